@@ -1,0 +1,108 @@
+"""What a sender can raise.
+
+HooklineError
+├── InvalidPayload         the payload is not of the event's model
+│   └── PayloadTooLarge    body over 64 KiB, envelope included
+├── UnboundEvent           no binding of the plan carries the event
+├── FanoutExceeded         more than 128 tasks from one publication
+├── IdentityConflict       same id, other content
+├── NamespaceFull          max_records reached or Redis out of memory
+├── NotGranted             a grant is missing
+├── UnknownDelivery        no such delivery id (any more)
+├── PlanMismatch           the namespace is bound to another plan, or to none
+├── WeakDurability         the Redis server may lose acknowledged events
+├── RedisUnavailable       Redis cannot be reached, or refused the command
+├── UnsafeDestination      a destination's URL is not allowed
+├── InvalidPlan            a declaration is out of its range
+└── InvalidDeployment      a setting or an environment variable is missing or malformed
+"""
+
+from __future__ import annotations
+
+from hookline_shared.errors import HooklineError
+
+
+class InvalidPlan(HooklineError):
+    """A declaration of the plan or of a policy is out of its range."""
+
+
+class InvalidDeployment(HooklineError):
+    """A deployment setting is missing or malformed. Names the variable, never its value."""
+
+
+class InvalidPayload(HooklineError):
+    """The payload or an argument of publish is not valid for the event."""
+
+
+class PayloadTooLarge(InvalidPayload):
+    """The body, envelope included, is over the limit."""
+
+    def __init__(self, event: str, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f'the body of "{event}" is {size_bytes} bytes, the limit is {limit_bytes}: '
+            "publish a reference (an id or a URL in the payload) instead of the data itself"
+        )
+        self.event, self.size_bytes, self.limit_bytes = event, size_bytes, limit_bytes
+
+
+class UnboundEvent(HooklineError):
+    """No binding of the plan carries the event."""
+
+
+class FanoutExceeded(HooklineError):
+    """One publication would make more tasks than allowed."""
+
+    def __init__(self, event: str, fanout: int, limit: int) -> None:
+        super().__init__(f'"{event}" would fan out to {fanout} destinations, the limit is {limit}')
+        self.event, self.fanout, self.limit = event, fanout, limit
+
+
+class IdentityConflict(HooklineError):
+    """The same event, tenant and id were published before with other content."""
+
+    def __init__(self, event: str, id: str) -> None:  # noqa: A002 - the public keyword of publish
+        super().__init__(
+            f'"{event}" with id {id!r} was already published with other content: a new fact needs a new id; '
+            "a repeat must have the same payload, delay, aggregate and occurred_at"
+        )
+        self.event, self.id = event, id
+
+
+class NamespaceFull(HooklineError):
+    """No room for the publication; nothing was written."""
+
+    def __init__(self, reason: str, *, records: int | None = None, limit: int | None = None) -> None:
+        super().__init__(reason)
+        self.records, self.limit = records, limit
+
+
+class NotGranted(HooklineError):
+    """A grant is missing."""
+
+    def __init__(self, action: str, grant: str) -> None:
+        super().__init__(f'{action} is not granted: add "{grant}" to grants (or HOOKLINE_GRANTS)')
+        self.grant = grant
+
+
+class UnknownDelivery(HooklineError):
+    """No record of that delivery id: it never existed or its retention is over."""
+
+
+class PlanMismatch(HooklineError):
+    """The namespace is bound to another plan, or to none."""
+
+
+class WeakDurability(HooklineError):
+    """The Redis server's settings may lose acknowledged events."""
+
+    def __init__(self, message: str, faults: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.faults = faults
+
+
+class RedisUnavailable(HooklineError):
+    """Redis cannot be reached or refused the command. For publish: repeat with the same id, which is always safe."""
+
+
+class UnsafeDestination(HooklineError):
+    """A destination's URL is not allowed. Never shows the URL's query."""
