@@ -73,3 +73,78 @@ class Released:
 
 
 Outcome = Delivered | Retry | Dead | Released
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One task of a publication: the lane it goes to and what its policy fixes at publish time."""
+
+    lane: str
+    binding: str
+    destination: str
+    ordered: bool
+    deadline_ms: int  # counted from the publish, delay included
+    concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRequest:
+    """Everything one `publish` script call needs."""
+
+    pid: str
+    nonce: bytes  # 8 random bytes per call, kept across our own resends
+    digest: bytes  # 16 bytes over what must not change under one identity
+    fingerprint: str
+    revision: str
+    event: str
+    event_index: int
+    tenant: str
+    event_key: str  # the caller's id
+    content_type: str
+    body: bytes
+    traceparent: str
+    delay_ms: int
+    targets: tuple[Target, ...]
+    aggregate: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The script's answer: `lanes` are those of the first publication under this identity."""
+
+    duplicate: bool
+    lanes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """One finished attempt, ready for the next turn. `delay_ms` is the backoff of a retry."""
+
+    delivery_id: str
+    token: bytes
+    outcome: Outcome
+    delay_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """Settle the last batch, then claim at most `slots` tasks of `bindings`."""
+
+    worker: str
+    sequence: bytes  # 8 random bytes per turn, kept across our own resends
+    token: bytes  # 16 random bytes: the fencing token of everything this turn claims
+    bindings: tuple[str, ...]
+    slots: int
+    lease_ms: int
+    settlements: tuple[Settlement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAnswer:
+    """`settled` has one word per settlement: completed waiting accepted failed cancelled lost."""
+
+    now_ms: int
+    tasks: tuple[ClaimedTask, ...]
+    settled: tuple[str, ...]
+    next_due_ms: int | None  # Redis time at which something known may next be claimed; None = nothing waits
+    backlog: bool = False  # something was due that did not fit: turn again at once when slots are free
