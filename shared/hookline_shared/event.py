@@ -1,0 +1,289 @@
+"""Typed events: what is declared, what travels, what a handler gets.
+
+The body of an event is one JSON object, serialised once when it is published:
+`event_id, type, schema_version, occurred_at, aggregate_id, aggregate_revision`, optional `causation_id` and
+`correlation_id`, and either `data` or `data_ref`. With `body="payload"` the payload travels alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+
+from pydantic import BaseModel, StrictInt, ValidationError
+from pydantic_core import PydanticSerializationError, from_json
+
+from hookline_shared.errors import InvalidEvent, InvalidEventType
+from hookline_shared.headers import parse_event_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# An old-style TypeVar on purpose: it is invariant by declaration. With an inferred variance a frozen dataclass is
+# covariant, and `publish(order_paid, Refund())` passes the type checkers.
+M = TypeVar("M", bound=BaseModel)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MAXIMUM_NAME = 128
+
+
+@dataclass(frozen=True, slots=True)
+class EventType(Generic[M]):
+    """An event's name and the model of its payload; the same object serves sender and receiver.
+
+    `name`: words of `a-z 0-9` joined by single `.` `_` `-`, at most 128 characters. `body="event"` sends the domain
+    event, `"payload"` the payload alone. Raises InvalidEventType.
+    """
+
+    name: str
+    model: type[M]
+    _: KW_ONLY
+    schema_version: str = "1"
+    body: Literal["event", "payload"] = "event"
+
+    def __post_init__(self) -> None:
+        if fault := _declaration_fault(self.name, self.model, self.schema_version, self.body):
+            raise InvalidEventType(fault)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainEvent(Generic[M]):
+    """One received event with its payload. Everything but `type` and `data` is None when the sender left it out.
+
+    `occurred_at` is the sender's text (RFC 3339). The payload is not part of repr.
+    """
+
+    event_id: str | None = None
+    type: str
+    schema_version: str | None = None
+    occurred_at: str | None = None
+    aggregate_id: str | None = None
+    aggregate_revision: int | None = None
+    causation_id: str | None = None
+    correlation_id: str | None = None
+    data: M = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainEventRef:
+    """One received event whose payload is elsewhere: `data_ref` says where, and is not part of repr."""
+
+    event_id: str | None = None
+    type: str
+    schema_version: str | None = None
+    occurred_at: str | None = None
+    aggregate_id: str | None = None
+    aggregate_revision: int | None = None
+    causation_id: str | None = None
+    correlation_id: str | None = None
+    data_ref: str = field(repr=False)
+
+
+class _Named(BaseModel):
+    type: str
+
+
+class _Head(_Named):
+    event_id: str | None = None
+    schema_version: str | None = None
+    occurred_at: str | None = None
+    aggregate_id: str | None = None
+    aggregate_revision: StrictInt | None = None
+    causation_id: str | None = None
+    correlation_id: str | None = None
+
+    def fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _Head.model_fields}
+
+
+class _Envelope(_Head, Generic[M]):
+    data: M
+
+
+class _Reference(_Head):
+    data_ref: str
+
+
+def encode_event(
+    event_type: EventType[M],
+    payload: M | None,
+    *,
+    event_id: str,
+    occurred_at: str,
+    aggregate: tuple[str, int] | None = None,
+    causation_id: str | None = None,
+    correlation_id: str | None = None,
+    data_ref: str | None = None,
+) -> bytes:
+    """The exact body to send: compact JSON in UTF-8, no NaN or infinity, integers of any size.
+
+    `aggregate` is (id, revision). With `data_ref` the payload is None. Fields go by their serialisation alias.
+    Raises InvalidEvent with reason `not_serialisable` or `bad_argument`.
+    """
+    if (payload is None) is (data_ref is None):
+        message = f'"{event_type.name}" needs either a payload or a data_ref'
+        raise InvalidEvent(message, reason="bad_argument")
+    if event_type.body == "payload":
+        if payload is None:
+            message = f'"{event_type.name}" is declared with body="payload", which has no place for a data_ref'
+            raise InvalidEvent(message, reason="bad_argument")
+        return _encode_payload(event_type, payload)
+    aggregate_id, aggregate_revision = aggregate or (None, None)
+    head: dict[str, object] = {
+        "event_id": event_id,
+        "type": event_type.name,
+        "schema_version": event_type.schema_version,
+        "occurred_at": occurred_at,
+        "aggregate_id": aggregate_id,
+        "aggregate_revision": aggregate_revision,
+    }
+    optional = {"causation_id": causation_id, "correlation_id": correlation_id, "data_ref": data_ref}
+    head |= {name: value for name, value in optional.items() if value is not None}
+    start = _encode_head(event_type, head)
+    return start if payload is None else b'%b,"data":%b}' % (start[:-1], _encode_payload(event_type, payload))
+
+
+def decode_event(event_type: EventType[M], body: bytes) -> DomainEvent[M]:
+    """The event in `body`, its payload validated. Any bytes give an event or InvalidEvent.
+
+    Reasons: `not_json`, `wrong_type` (another event), `not_the_model`. What the model's own validators raise beside
+    ValueError and AssertionError passes through.
+    """
+    _refuse_constants(event_type, body)
+    if event_type.body == "payload":
+        return DomainEvent(type=event_type.name, data=_validated(event_type, event_type.model, body))
+    envelope = _validated(event_type, _envelope_of(event_type.model), body)
+    _check_type(event_type, envelope.type)
+    return DomainEvent(**envelope.fields(), data=envelope.data)
+
+
+def decode_event_ref(event_type: EventType[Any], body: bytes) -> DomainEventRef:
+    """The event in `body` whose payload is a reference; raises InvalidEvent like `decode_event`."""
+    _refuse_constants(event_type, body)
+    reference = _validated(event_type, _Reference, body)
+    _check_type(event_type, reference.type)
+    return DomainEventRef(**reference.fields(), data_ref=reference.data_ref)
+
+
+def peek_type(body: bytes) -> str | None:
+    """The `type` of a body that is a JSON object, None when it has none that can be shown (1 to 128 printable). Total."""
+    try:
+        name = _Named.model_validate_json(body).type
+    except ValidationError:
+        return None
+    return name if name.isprintable() and 1 <= len(name) <= _MAXIMUM_NAME else None
+
+
+def format_time(ms: int) -> str:
+    """Unix milliseconds as RFC 3339 in UTC.
+
+    >>> format_time(1767225600007)
+    '2026-01-01T00:00:00.007Z'
+    """
+    moment = _EPOCH + timedelta(milliseconds=ms)
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def _declaration_fault(name: object, model: object, schema_version: object, body: object) -> str | None:
+    if not isinstance(name, str) or parse_event_name(name.encode("utf-8", "replace")) is None:
+        return f"event name {name!r}: use words of a-z 0-9 joined by . _ -, at most 128 characters, like order.paid"
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return f'event "{name}": the model must be a pydantic BaseModel class, not {model!r}'
+    if not isinstance(schema_version, str) or not schema_version.isprintable() or not 1 <= len(schema_version) <= 64:
+        return f'event "{name}": schema_version must be a text of 1 to 64 printable characters, like "1"'
+    if body not in ("event", "payload"):
+        return f'event "{name}": body must be "event" or "payload"'
+    return None
+
+
+def _encode_head(event_type: EventType[Any], head: dict[str, object]) -> bytes:
+    try:
+        return json.dumps(head, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError):  # not JSON, or half of a surrogate pair
+        message = (
+            f'"{event_type.name}": id, occurred_at, aggregate, causation_id, correlation_id or data_ref is not JSON'
+        )
+        raise InvalidEvent(message, reason="bad_argument") from None
+
+
+def _encode_payload(event_type: EventType[M], payload: M) -> bytes:
+    if not isinstance(payload, event_type.model):
+        message = f'"{event_type.name}" takes a {event_type.model.__name__}, not a {type(payload).__name__}'
+        raise InvalidEvent(message, reason="bad_argument")
+    try:
+        encoded = payload.model_dump_json(by_alias=True, warnings="error").encode()
+        # pydantic writes a NaN as null, so it is looked for only where one could hide
+        hidden = any(word in encoded for word in (b"null", b"NaN", b"Infinity"))
+        refused = hidden and not _is_finite(payload.model_dump(warnings="none"))
+    except (PydanticSerializationError, UnicodeEncodeError, RecursionError):
+        message = f'"{event_type.name}": the {event_type.model.__name__} cannot be written as JSON'
+        raise InvalidEvent(message, reason="not_serialisable") from None  # the cause would quote the payload
+    if refused:
+        message = f'"{event_type.name}": the {event_type.model.__name__} contains NaN or infinity, which JSON has not'
+        raise InvalidEvent(message, reason="not_serialisable")
+    return encoded
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_is_finite, cast("dict[object, object]", value).values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(map(_is_finite, cast("Iterable[object]", value)))
+    return True
+
+
+def _refuse_constants(event_type: EventType[Any], body: bytes) -> None:
+    """RFC 8259 has no NaN; pydantic's parser accepts one where a model's float stands."""
+    if b"NaN" in body or b"Infinity" in body:
+        try:
+            from_json(body, allow_inf_nan=False)
+        except ValueError:
+            message = f'the body is not JSON; "{event_type.name}" was expected'
+            raise InvalidEvent(message, reason="not_json") from None
+
+
+@lru_cache(maxsize=1024)
+def _envelope_of(model: type[M]) -> type[_Envelope[M]]:
+    return cast("type[_Envelope[M]]", _Envelope.__class_getitem__(model))
+
+
+_B = TypeVar("_B", bound=BaseModel)
+
+
+def _validated(event_type: EventType[Any], model: type[_B], body: bytes) -> _B:
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise _invalid(event_type, error) from None  # the cause would quote the payload
+
+
+def _invalid(event_type: EventType[Any], error: ValidationError) -> InvalidEvent:
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    if any(detail["type"] == "json_invalid" for detail in details):
+        return InvalidEvent(f'the body is not JSON; "{event_type.name}" was expected', reason="not_json")
+    shown = [f"{_shown_place(event_type, detail['loc'])} ({detail['type']})" for detail in details[:3]]
+    more = f" and {len(details) - 3} more" if len(details) > len(shown) else ""
+    return InvalidEvent(f'the body is not "{event_type.name}": {", ".join(shown)}{more}', reason="not_the_model")
+
+
+def _shown_place(event_type: EventType[Any], location: tuple[int | str, ...]) -> str:
+    """The top-level field an error is in. Deeper parts, and names that are not declared, are the sender's text."""
+    inside = location[:1] == ("data",) and event_type.body == "event"
+    declared: set[object] = set(event_type.model.model_fields)
+    declared |= {info.alias for info in event_type.model.model_fields.values() if info.alias}
+    declared |= set() if inside or event_type.body == "payload" else {*_Head.model_fields, "data", "data_ref"}
+    part = location[1:2] if inside else location[:1]
+    shown = [str(part[0])] if part and part[0] in declared else []
+    return ".".join(["data"] * inside + shown) or "body"
+
+
+def _check_type(event_type: EventType[Any], found: str) -> None:
+    if found != event_type.name:
+        message = f'the body is another event than "{event_type.name}"'
+        raise InvalidEvent(message, reason="wrong_type")
