@@ -1,0 +1,174 @@
+"""Where a plan runs: Redis, namespace, grants and limits. Holds names of environment variables, never their secrets."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Final, get_args
+
+from hookline_sender.errors import InvalidDeployment, NotGranted
+from hookline_sender.plan import Plan
+from hookline_shared.durability import Durability
+
+_NAMESPACE: Final = re.compile(r"[a-z0-9-]{1,64}")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_GRANT: Final = re.compile(r"\*|(?:publish|enqueue|cancel|recover|register|bind|\*):[a-z0-9._:*-]*")
+_SCHEMES: Final = ("redis://", "rediss://", "unix://")
+_MINUTE, _DAY = 60.0, 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationRef:
+    """Names of the two environment variables of one static destination; their values are read at each attempt."""
+
+    url_env: str
+    signing_key_env: str
+
+    def __post_init__(self) -> None:
+        for name in (self.url_env, self.signing_key_env):
+            if not _VARIABLE.fullmatch(name):
+                # Not shown: a URL or a key given where its variable's name belongs would land in a log.
+                raise InvalidDeployment(
+                    "url_env and signing_key_env are names of environment variables, not their values"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Where and within which limits a plan runs; times in seconds. Raises InvalidDeployment.
+
+    redis_url: redis://, rediss:// or unix://; hidden in the repr.
+    destinations: by webhook name; a webhook that is missing uses HOOKLINE_WEBHOOK_<NAME>_URL and _KEY.
+    grants: what this process may do ("publish:order.paid"; `*` matches anything). A guard against mistakes, not
+        a security boundary.
+    lease: 0.5-600, how long a claimed task stays with a worker that has gone silent.
+    retention, dead_retention: 60 s to 30 days, how long finished and failed publications are kept.
+    ledger_horizon: how long receivers remember deliveries.
+    max_records: most unfinished tasks in the namespace.
+    durability: "verified" checks the server's settings; "asserted" trusts you; "unsafe_volatile" is for development.
+    min_replicas: replicas that must confirm a publication.
+    """
+
+    redis_url: str = field(repr=False)
+    _: KW_ONLY
+    namespace: str
+    destinations: Mapping[str, DestinationRef] = field(default_factory=dict[str, DestinationRef])
+    grants: frozenset[str] = frozenset()
+    lease: float = 30.0
+    retention: float = _DAY
+    dead_retention: float = 7 * _DAY
+    ledger_horizon: float = 7 * _DAY
+    max_records: int = 100_000
+    durability: Durability = "verified"
+    min_replicas: int = 0
+    allow_loopback_http: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "destinations", MappingProxyType(dict(self.destinations)))
+        object.__setattr__(self, "grants", _checked_grants(self.grants))
+        if not self.redis_url.startswith(_SCHEMES):
+            raise InvalidDeployment(f"redis_url does not start with any of {', '.join(_SCHEMES)}")
+        if not _NAMESPACE.fullmatch(self.namespace):
+            raise InvalidDeployment(f"namespace={self.namespace!r}: use 1-64 of a-z, 0-9 and -")
+        if self.durability not in get_args(Durability):
+            raise InvalidDeployment(f"durability={self.durability!r} is none of {', '.join(get_args(Durability))}")
+        _in_range("lease", self.lease, 0.5, 600.0)
+        _in_range("retention", self.retention, _MINUTE, 30 * _DAY)
+        _in_range("dead_retention", self.dead_retention, _MINUTE, 30 * _DAY)
+        _in_range("ledger_horizon", self.ledger_horizon, _MINUTE, 365 * _DAY)
+        _in_range("max_records", self.max_records, 1, 100_000_000)
+        _in_range("min_replicas", self.min_replicas, 0, 16)
+
+    @classmethod
+    def from_env(cls, plan: Plan, environ: Mapping[str, str] | None = None) -> Deployment:
+        """The deployment that HOOKLINE_* describe (os.environ when None). Raises InvalidDeployment naming the variable.
+
+        Redis is HOOKLINE_REDIS_URL, else REDIS_URL. URLs and keys of webhooks are not read here, so a process that
+        only publishes does not need them.
+        """
+        env = os.environ if environ is None else environ
+        redis_url = env.get("HOOKLINE_REDIS_URL") or env.get("REDIS_URL")
+        if not redis_url:
+            raise InvalidDeployment("no Redis configured: set HOOKLINE_REDIS_URL (or REDIS_URL)")
+        return cls(
+            redis_url,
+            namespace=env.get("HOOKLINE_NAMESPACE") or plan.name,
+            destinations={name: default_ref(name) for name in plan.webhooks},
+            grants=frozenset(env.get("HOOKLINE_GRANTS", "").replace(",", " ").split()),
+            durability=_durability(env),
+            allow_loopback_http=_switch(env, "HOOKLINE_ALLOW_LOOPBACK_HTTP"),
+        )
+
+    def ref_of(self, webhook: str) -> DestinationRef:
+        """The variables of a static webhook's URL and key."""
+        return self.destinations.get(webhook) or default_ref(webhook)
+
+    def require(self, grant: str, action: str) -> None:
+        """Return when `grant` ("publish:order.paid") is covered; raise NotGranted otherwise, naming `action`."""
+        if grant in self.grants or any(fnmatchcase(grant, pattern) for pattern in self.grants):
+            return
+        raise NotGranted(action, grant)
+
+    @property
+    def lease_ms(self) -> int:
+        """The lease in milliseconds."""
+        return round(self.lease * 1000)
+
+    @property
+    def retention_ms(self) -> int:
+        """The retention of finished publications in milliseconds."""
+        return round(self.retention * 1000)
+
+    @property
+    def dead_retention_ms(self) -> int:
+        """The retention of failed publications in milliseconds."""
+        return round(self.dead_retention * 1000)
+
+
+def default_ref(webhook: str) -> DestinationRef:
+    """The variables of a webhook that the deployment does not name otherwise.
+
+    >>> default_ref("billing-eu").url_env
+    'HOOKLINE_WEBHOOK_BILLING_EU_URL'
+    """
+    stem = f"HOOKLINE_WEBHOOK_{webhook.upper().replace('-', '_')}"
+    return DestinationRef(f"{stem}_URL", f"{stem}_KEY")
+
+
+def _checked_grants(grants: Iterable[str]) -> frozenset[str]:
+    if isinstance(grants, str):
+        raise InvalidDeployment('grants is a set of texts, for example {"publish:order.paid"}')
+    for grant in (checked := frozenset(grants)):
+        if not _GRANT.fullmatch(grant):
+            raise InvalidDeployment(
+                f"{grant!r} is no grant: write publish:EVENT, cancel:KIND:NAME, recover:KIND:NAME, "
+                "register:webhook:NAME or bind:NAMESPACE; * matches anything"
+            )
+    return checked
+
+
+def _durability(env: Mapping[str, str]) -> Durability:
+    given = env.get("HOOKLINE_DURABILITY") or "verified"
+    for known in get_args(Durability):
+        if given == known:
+            return known  # type: ignore[no-any-return]
+    raise InvalidDeployment(f"HOOKLINE_DURABILITY is none of {', '.join(get_args(Durability))}")
+
+
+def _switch(env: Mapping[str, str], name: str) -> bool:
+    given = env.get(name, "")
+    if given not in ("", "0", "1"):
+        raise InvalidDeployment(f"{name} is neither 1 nor 0")
+    return given == "1"
+
+
+def _in_range(name: str, value: object, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidDeployment(f"{name} is a number, not {value!r}")
+    if not low <= value <= high:
+        raise InvalidDeployment(f"{name}={value:g} is outside {low:g}-{high:g}")

@@ -1,0 +1,64 @@
+"""Where a static webhook's deliveries go: URL and signing keys, read from the environment at every attempt.
+
+Reading late means that a rotated key or a corrected URL counts from the next attempt on, without a restart where
+the environment can change, and that a missing one delays deliveries instead of stopping a process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from hookline_sender.deployment import Deployment
+from hookline_sender.egress.urls import parse_url
+from hookline_sender.errors import InvalidDeployment, UnsafeDestination
+from hookline_shared.errors import InvalidSigningKey
+from hookline_shared.keys import SigningKey
+from hookline_shared.profiles import get_profile
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedDestination:
+    """A destination for one attempt. `keys` newest first; `profile` says how they sign. URL and keys stay out of the repr."""
+
+    name: str
+    url: str = field(repr=False)
+    keys: tuple[SigningKey, ...] = field(repr=False)
+    profile: str = "axiom"
+
+
+def resolve(
+    deployment: Deployment, name: str, environ: Mapping[str, str] | None = None, *, profile: str = "axiom"
+) -> ResolvedDestination:
+    """The static destination `name` as the environment (os.environ when None) describes it now.
+
+    Raises InvalidDeployment when a variable is missing or its key malformed, UnsafeDestination when its URL is not
+    allowed; both name the variable and never show its value.
+    """
+    env = os.environ if environ is None else environ
+    ref = deployment.ref_of(name)
+    url = _value(env, ref.url_env, name)
+    try:
+        parse_url(url, allow_loopback_http=deployment.allow_loopback_http)
+    except UnsafeDestination as refused:
+        raise UnsafeDestination(f"{ref.url_env}: {refused}") from None
+    try:
+        keys = _keys(_value(env, ref.signing_key_env, name), get_profile(profile).minimum_key_bytes)
+    except InvalidSigningKey as malformed:
+        raise InvalidDeployment(f"{ref.signing_key_env}: {malformed}") from None
+    return ResolvedDestination(name, url, keys, profile)
+
+
+def _value(env: Mapping[str, str], variable: str, name: str) -> str:
+    value = env.get(variable, "").strip()
+    if not value:
+        raise InvalidDeployment(f'{variable} is not set: the webhook "{name}" has no destination without it')
+    return value
+
+
+@lru_cache(maxsize=256)
+def _keys(text: str, minimum_bytes: int) -> tuple[SigningKey, ...]:
+    # Pre-keying the MAC costs more than signing with it; the text is in the process's environment anyway.
+    return SigningKey.parse_all(text, minimum_bytes=minimum_bytes)

@@ -1,0 +1,159 @@
+"""What a service publishes and to whom: declarations only, no I/O.
+
+A plan holds event types and bindings. A binding is a declared receiver of events; a webhook is the kind there is now.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeVar
+
+from hookline_sender.errors import InvalidPlan, UnboundEvent
+from hookline_sender.policy import DeliveryPolicy, encode_policy
+from hookline_shared.event import EventType
+from hookline_shared.profiles import get_profile
+from pydantic import BaseModel
+
+M = TypeVar("M", bound=BaseModel)
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+_MAX_CONCURRENCY: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """One declared webhook; its binding and its static destination carry its name.
+
+    events: names of the events it receives; empty means all of the plan.
+    concurrency: attempts in flight to one destination, over all workers, 1-1024. Ordered webhooks have one.
+    profile: how requests are signed; see hookline_shared.profiles.
+    """
+
+    name: str
+    events: tuple[str, ...] = ()
+    concurrency: int = 50
+    policy: DeliveryPolicy = field(default_factory=DeliveryPolicy)
+    profile: str = "axiom"
+    kind: Literal["webhook"] = "webhook"
+
+    def carries(self, event: str) -> bool:
+        """Whether the webhook receives the event of that name."""
+        return not self.events or event in self.events
+
+
+class Plan:
+    """Event types and webhooks of one service. `name` is `[a-z0-9-]{1,64}` and the default namespace in Redis.
+
+    Declare everything at import time; publishers and workers read the plan when they open.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = _checked_name("plan", name)
+        self._events: dict[str, EventType[Any]] = {}
+        self._webhooks: dict[str, Webhook] = {}
+
+    def __repr__(self) -> str:
+        return f"Plan({self.name!r}, events={list(self._events)}, webhooks={list(self._webhooks)})"
+
+    def event(
+        self,
+        name: str,
+        model: type[M],
+        *,
+        schema_version: str = "1",
+        body: Literal["event", "payload"] = "event",
+    ) -> EventType[M]:
+        """Declare an event whose payloads are of `model`. Raises InvalidPlan when the name is taken.
+
+        body="payload" sends the bare payload instead of the event around it.
+        """
+        if name in self._events:
+            raise InvalidPlan(f'the plan already has an event "{name}": use the one it returned')
+        event_type = EventType(name, model, schema_version=schema_version, body=body)
+        self._events[name] = event_type
+        return event_type
+
+    def webhook(
+        self,
+        name: str,
+        *events: EventType[Any],
+        concurrency: int = 50,
+        policy: DeliveryPolicy | None = None,
+        profile: str = "axiom",
+    ) -> Webhook:
+        """Declare a webhook for the given events, or for all of the plan when none is given.
+
+        Event types from a shared module join the plan here. Raises InvalidPlan.
+        """
+        self._check_webhook(name, concurrency)
+        get_profile(profile)
+        chosen = policy or DeliveryPolicy()
+        if chosen.ordering != "unordered":
+            concurrency = 1
+        for event_type in events:
+            self._adopt(event_type)
+        made = Webhook(name, tuple(dict.fromkeys(each.name for each in events)), concurrency, chosen, profile)
+        self._webhooks[name] = made
+        return made
+
+    @property
+    def events(self) -> Mapping[str, EventType[Any]]:
+        """Event types by name, in order of declaration."""
+        return MappingProxyType(self._events)
+
+    @property
+    def webhooks(self) -> Mapping[str, Webhook]:
+        """Webhooks by name, in order of declaration."""
+        return MappingProxyType(self._webhooks)
+
+    def bindings_of(self, event: str) -> tuple[Webhook, ...]:
+        """The webhooks that receive the event of that name; empty when none does or the plan has no such event."""
+        if event not in self._events:
+            return ()
+        return tuple(each for each in self._webhooks.values() if each.carries(event))
+
+    def event_index(self, event: str) -> int:
+        """The event's place in the order of declaration, from 0. Raises UnboundEvent when the plan has no such event."""
+        for index, name in enumerate(self._events):
+            if name == event:
+                return index
+        raise UnboundEvent(f'the plan "{self.name}" has no event "{event}": declare it with plan.event(…)')
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits over event names and over names, kinds and orderings of bindings. Policies do not change it."""
+        bindings = sorted((each.name, each.kind, each.policy.ordering) for each in self._webhooks.values())
+        return _digest([sorted(self._events), bindings])
+
+    @property
+    def revision(self) -> str:
+        """16 hex digits over every policy and concurrency: tasks keep the rules they were published under."""
+        rules = [(each.name, each.concurrency, encode_policy(each.policy)) for each in self._webhooks.values()]
+        return _digest(sorted(rules))
+
+    def _adopt(self, event_type: EventType[Any]) -> None:
+        known = self._events.setdefault(event_type.name, event_type)
+        if known is not event_type and known != event_type:
+            raise InvalidPlan(f'the plan already has another event "{event_type.name}": names are unique in a plan')
+
+    def _check_webhook(self, name: str, concurrency: int) -> None:
+        _checked_name("webhook", name)
+        if name in self._webhooks:
+            raise InvalidPlan(f'the plan already has a webhook "{name}"')
+        if isinstance(concurrency, bool) or concurrency not in range(1, _MAX_CONCURRENCY + 1):
+            raise InvalidPlan(f"concurrency={concurrency!r} is outside 1-{_MAX_CONCURRENCY}")
+
+
+def _checked_name(what: str, name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise InvalidPlan(f"{name!r} cannot name a {what}: use 1-64 of a-z, 0-9 and -, starting with a letter or digit")
+    return name
+
+
+def _digest(value: object) -> str:
+    return blake2b(json.dumps(value, separators=(",", ":")).encode(), digest_size=8).hexdigest()
