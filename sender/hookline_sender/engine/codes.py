@@ -34,6 +34,7 @@ CODES: Final[tuple[str, ...]] = (
     "cancelled",
     "destination_gone",
     "indeterminate",
+    "internal_error",  # a fault of our own while making the attempt
 )
 
 _BYTES: Final = {code: index for index, code in enumerate(CODES)}

@@ -148,3 +148,41 @@ class TurnAnswer:
     settled: tuple[str, ...]
     next_due_ms: int | None  # Redis time at which something known may next be claimed; None = nothing waits
     backlog: bool = False  # something was due that did not fit: turn again at once when slots are free
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One line of a task's attempt history; `code` is empty for a success, `worker` is ``-`` for a lapsed lease."""
+
+    number: int
+    at_ms: int
+    status: int
+    code: str
+    duration_ms: int
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRecord:
+    """One task as it stands. Times are Redis time. `binding` and `destination` are empty once its lane is gone."""
+
+    delivery_id: str
+    state: State
+    cancel_requested: bool
+    attempts: int
+    fence: int
+    code: str
+    status: int
+    duration_ms: int
+    releases: int
+    due_ms: int
+    deadline_ms: int
+    created_ms: int
+    revision: str
+    event: str
+    traceparent: str
+    binding: str
+    destination: str
+    lease_until_ms: int | None
+    now_ms: int
+    history: tuple[Attempt, ...]

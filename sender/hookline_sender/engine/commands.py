@@ -1,0 +1,339 @@
+"""Commands of the engine without I/O: which script, which keys and arguments, and what its answer means.
+
+An async and a sync store run the same commands. Every script sent twice changes nothing and answers alike, unless
+`Command.repeat_safe` says otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Generic, TypeVar, cast
+
+from hookline_sender.engine import codes
+from hookline_sender.engine.layout import DELIVERY_ID_LENGTH, LANE_LENGTH, LAYOUT_VERSION, PID_LENGTH, Layout
+from hookline_sender.engine.records import (
+    Attempt,
+    ClaimedTask,
+    Dead,
+    Delivered,
+    DeliveryRecord,
+    Published,
+    PublishRequest,
+    Released,
+    Retry,
+    Settlement,
+    State,
+    TurnAnswer,
+    TurnRequest,
+)
+from hookline_sender.errors import IdentityConflict, NamespaceFull, PlanMismatch, UnknownDelivery
+
+R = TypeVar("R")
+Arg = str | bytes | int
+
+# The parts of each script, in the order in which they are joined. Only publish may be refused for want of memory:
+# claiming and settling must go on, they are what frees it.
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "bind": ("bind",),
+    "publish": ("publish",),
+    "turn": ("tasks", "settling", "reaping", "claiming", "purging", "turn"),
+    "reap": ("tasks", "reaping", "reap"),
+    "purge": ("tasks", "purging", "purge"),
+    "inspect": ("inspect",),
+    "plan": ("plan",),
+}
+_ENGINE_CODES = ("deadline_exceeded", "interrupted", "worker_lost")  # the ones the scripts themselves write
+_FLAGS: Mapping[str, str] = {"publish": "", "inspect": "no-writes,allow-oom", "plan": "no-writes,allow-oom"}
+
+
+class RevisionUnknown(PlanMismatch):
+    """The plan is accepted but this revision of its policies is not stored (any more): bind again and repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script and the digest by which Redis knows it."""
+
+    name: str
+    source: str
+    sha: str
+
+
+@cache
+def script(name: str) -> Script:
+    """Join a script from its parts. Raises KeyError for a name that does not exist."""
+    folder = resources.files(__package__) / "scripts"
+    flags = _FLAGS.get(name, "allow-oom")
+    numbers = ", ".join(f"{code} = {codes.code_byte(code)}" for code in _ENGINE_CODES)
+    parts = [f"#!lua flags={flags}" if flags else "#!lua", f"local CODES = {{ {numbers} }}"]
+    parts += [(folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", *_PARTS[name])]
+    source = "\n".join(parts)
+    return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Generic[R]):
+    """One script call. `parse` turns the raw answer into a value or raises a HooklineError."""
+
+    script: Script
+    keys: tuple[str, ...]
+    args: tuple[Arg, ...]
+    parse: Callable[[Any], R]
+    repeat_safe: bool = True
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8")
+
+
+def bind(
+    layout: Layout,
+    *,
+    fingerprint: str,
+    revision: str,
+    bindings: Sequence[tuple[str, str, Mapping[str, object]]],
+    events: Sequence[str],
+    max_records: int,
+    retention_ms: int,
+    dead_retention_ms: int,
+) -> Command[None]:
+    """Tie the namespace to a plan. `bindings`: (name, signature of kind and ordering, policy fields)."""
+    args: list[Arg] = [
+        LAYOUT_VERSION,
+        fingerprint,
+        revision,
+        max_records,
+        retention_ms,
+        dead_retention_ms,
+        len(bindings),
+    ]
+    for name, signature, policy in bindings:
+        args += [name, signature, json.dumps(policy, separators=(",", ":"), sort_keys=True)]
+    args += events
+
+    def parse(raw: list[Any]) -> None:
+        match raw[0]:
+            case b"bound":
+                return
+            case b"live":
+                what = f'binding "{_text(raw[1])}" was {_text(raw[3])} and still has {raw[2]} unfinished tasks'
+                raise PlanMismatch(
+                    f"namespace {layout.namespace!r} is bound to another plan: {what}; let them finish or cancel them, "
+                    "keep the binding, or use another namespace"
+                )
+            case _:
+                raise PlanMismatch(
+                    f"namespace {layout.namespace!r} holds layout {_text(raw[1])}, this hookline writes layout "
+                    f"{LAYOUT_VERSION}: use another namespace or the hookline version that wrote it"
+                )
+
+    return Command(script("bind"), (layout.meta,), tuple(args), parse)
+
+
+def _unbound(layout: Layout) -> PlanMismatch:
+    return PlanMismatch(
+        f"namespace {layout.namespace!r} is not bound to this plan: its data was emptied, or a newer plan replaced it "
+        "more than 24 h ago; restart this process to bind it again"
+    )
+
+
+def publish(layout: Layout, request: PublishRequest) -> Command[Published]:
+    """One publication. Its parse raises IdentityConflict, NamespaceFull or PlanMismatch."""
+    aggregate = b"\0" * 8
+    if request.aggregate is not None:
+        aggregate = hashlib.blake2b(request.aggregate[0].encode(), digest_size=8).digest()
+    args: list[Arg] = [
+        request.pid,
+        request.nonce,
+        request.fingerprint,
+        request.revision,
+        request.digest,
+        request.event,
+        request.event_index,
+        request.tenant,
+        request.event_key,
+        request.content_type,
+        request.body,
+        request.traceparent,
+        request.delay_ms,
+        aggregate,
+    ]
+    for target in request.targets:
+        cap = 1 if target.ordered else target.concurrency
+        ordered = "1" if target.ordered else "0"
+        args += [target.lane, target.binding, target.destination, ordered, target.deadline_ms, cap]
+
+    def parse(raw: list[Any]) -> Published:
+        match raw[0]:
+            case b"published" | b"duplicate":
+                return Published(raw[0] == b"duplicate", tuple(_text(lane) for lane in raw[1:]))
+            case b"conflict":
+                raise IdentityConflict(request.event, request.event_key)
+            case b"full":
+                raise NamespaceFull(
+                    f"namespace {layout.namespace!r} holds {raw[1]} unfinished tasks and max_records is {raw[2]}: "
+                    "start more workers, or raise max_records if Redis has the memory",
+                    records=int(raw[1]),
+                    limit=int(raw[2]),
+                )
+            case b"revision":
+                raise RevisionUnknown(f"revision {request.revision} is not stored: bind the plan again")
+            case _:
+                raise _unbound(layout)
+
+    return Command(script("publish"), (layout.meta,), tuple(args), parse)
+
+
+def _settlement_args(settlement: Settlement) -> tuple[Arg, ...]:
+    outcome = settlement.outcome
+    match outcome:
+        case Delivered():
+            kind, code, status = "o", "", outcome.status
+        case Retry():
+            kind, code, status = "r", outcome.code, outcome.status
+        case Dead():
+            kind, code, status = "d", outcome.code, outcome.status
+        case Released():
+            return (settlement.delivery_id, settlement.token, "l", 0, 0, 0, 0)
+    duration = min(max(0, outcome.duration_ms), 0xFFFFFFFF)
+    return (
+        settlement.delivery_id,
+        settlement.token,
+        kind,
+        codes.code_byte(code),
+        min(max(0, status), 0xFFFF),
+        duration,
+        max(0, settlement.delay_ms),
+    )
+
+
+def turn(layout: Layout, fingerprint: str, request: TurnRequest) -> Command[TurnAnswer]:
+    """Settle and claim. Its parse raises PlanMismatch when the namespace is not bound to the plan (any more)."""
+    args: list[Arg] = [
+        fingerprint,
+        request.worker,
+        request.sequence,
+        request.token,
+        request.slots,
+        request.lease_ms,
+        len(request.bindings),
+        *request.bindings,
+        len(request.settlements),
+    ]
+    for settlement in request.settlements:
+        args += _settlement_args(settlement)
+
+    def parse(raw: list[Any]) -> TurnAnswer:
+        if raw[0] != b"turn":
+            raise _unbound(layout)
+        now, words, tasks, publications, soonest, backlog = raw[1:7]
+        bodies = {item[0]: item[1:] for item in publications}
+        return TurnAnswer(
+            now_ms=now,
+            tasks=tuple(_claimed(task, bodies, now, request.token) for task in tasks if _has_body(task, bodies)),
+            settled=tuple(_text(word) for word in words),
+            next_due_ms=None if soonest < 0 else soonest,
+            backlog=bool(backlog),
+        )
+
+    return Command(script("turn"), (layout.meta,), tuple(args), parse)
+
+
+def _has_body(task: list[Any], bodies: Mapping[bytes, list[Any]]) -> bool:
+    return bodies[task[0]][4] is not None
+
+
+def _claimed(task: list[Any], bodies: Mapping[bytes, list[Any]], now: int, token: bytes) -> ClaimedTask:
+    pid, lane, binding, destination, attempt, fence, deadline, revision, trace, lease = task
+    event, tenant, event_key, content_type, body = bodies[pid]
+    return ClaimedTask(
+        delivery_id=_text(pid + lane),
+        binding=_text(binding),
+        destination=_text(destination),
+        event=_text(event),
+        tenant=_text(tenant),
+        event_key=_text(event_key),
+        content_type=_text(content_type),
+        body=body,
+        traceparent=_text(trace),
+        attempt=attempt,
+        fence=fence,
+        revision=_text(revision),
+        claimed_at_ms=now,
+        deadline_ms=deadline,
+        lease_ms=lease,
+        token=token,
+    )
+
+
+def reap(layout: Layout, *, limit: int = 64) -> Command[int]:
+    """Take back lapsed leases; turns do a share of this by themselves."""
+    return Command(script("reap"), (layout.meta,), (limit,), int)
+
+
+def purge(layout: Layout, *, limit: int = 64) -> Command[int]:
+    """Free what outlived its retention; turns do a share of this by themselves."""
+    return Command(script("purge"), (layout.meta,), (limit,), int)
+
+
+def policies(layout: Layout, revision: str) -> Command[dict[str, dict[str, Any]]]:
+    """Every binding's policy fields as they were stored with a plan revision."""
+
+    def parse(raw: list[bytes]) -> dict[str, dict[str, Any]]:
+        return {_text(raw[i]): cast("dict[str, Any]", json.loads(raw[i + 1])) for i in range(0, len(raw), 2)}
+
+    return Command(script("plan"), (layout.meta,), (revision,), parse)
+
+
+def _attempt(line: str) -> Attempt:
+    number, at_ms, status, code, duration_ms, worker = line.split(" ")
+    return Attempt(int(number), int(at_ms), int(status), codes.code_text(int(code)), int(duration_ms), worker)
+
+
+def inspect(layout: Layout, delivery_id: str) -> Command[DeliveryRecord]:
+    """One task as it stands. Its parse raises UnknownDelivery."""
+
+    def parse(raw: list[Any]) -> DeliveryRecord:
+        if raw[0] != b"task":
+            raise UnknownDelivery(
+                f"no delivery {delivery_id!r} in namespace {layout.namespace!r}: "
+                "it never existed or its retention is over"
+            )
+        now, state, flags, attempts, fence, code, status, duration, releases, due, deadline, created = raw[1:13]
+        revision, event, trace, binding, destination, history, lease = raw[13:20]
+        return DeliveryRecord(
+            delivery_id=delivery_id,
+            state=State(state),
+            cancel_requested=bool(flags & 2),
+            attempts=attempts,
+            fence=fence,
+            code=codes.code_text(code),
+            status=status,
+            duration_ms=duration,
+            releases=releases,
+            due_ms=due,
+            deadline_ms=deadline,
+            created_ms=created,
+            revision=_text(revision),
+            event=_text(event),
+            traceparent=_text(trace),
+            binding=_text(binding),
+            destination=_text(destination),
+            lease_until_ms=None if lease < 0 else lease,
+            now_ms=now,
+            history=tuple(_attempt(line) for line in _text(history).splitlines()),
+        )
+
+    if not valid_delivery_id(delivery_id):
+        raise UnknownDelivery(f"{delivery_id!r} is not a delivery id: those have {DELIVERY_ID_LENGTH} characters")
+    return Command(script("inspect"), (layout.meta,), (delivery_id,), parse)
+
+
+def valid_delivery_id(text: str) -> bool:
+    """Whether the text has the shape of a delivery id: publication, then lane."""
+    return len(text) == PID_LENGTH + LANE_LENGTH and text.isascii() and text.replace("-", "").replace("_", "").isalnum()

@@ -1,0 +1,84 @@
+-- One publication becomes one task per target, or nothing at all. As two commands, a crash between them would leave
+-- an acknowledged event without tasks, or tasks without their body. Everything is checked before the first write.
+local pid, nonce, fingerprint, revision, digest = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local delay, aggregate, first = tonumber(ARGV[13]), ARGV[14], 15
+local now = clock()
+
+if not accepted_plan(fingerprint, now) then return { 'unbound' } end
+local head = call('HGET', key('S:' .. pid), 'h')
+if head then
+  local known, _, _, _, _, _, _, by = struct.unpack(HEAD, head)
+  if known ~= digest then return { 'conflict' } end
+  local answer = { by == nonce and 'published' or 'duplicate' }
+  for _, field in ipairs(call('HKEYS', key('S:' .. pid))) do
+    if #field == 16 then answer[#answer + 1] = field end
+  end
+  return answer
+end
+
+local version = tonumber(call('HGET', key('plan:' .. revision), 'v'))
+if not version then return { 'revision' } end
+local tasks = (#ARGV - first + 1) / 6
+local open = tonumber(call('HGET', key('cnt'), 'open')) or 0
+local limit = tonumber(call('HGET', KEYS[1], 'max_records'))
+if open + tasks > limit then return { 'full', open, limit } end
+
+call('HSET', key('P:' .. pid), 'e', ARGV[6], 'n', ARGV[8], 'i', ARGV[9], 'c', ARGV[10], 'b', ARGV[11])
+local created = math.floor(now / 1000)
+local fields = { 'h', struct.pack(HEAD, digest, now, tasks, bytes(revision), bytes(fingerprint), aggregate,
+  tonumber(ARGV[7]), nonce), 't', ARGV[12] }
+for i = first, #ARGV, 6 do
+  fields[#fields + 1] = ARGV[i]
+  fields[#fields + 1] = pack_record({
+    state = delay > 0 and WAITING or ACCEPTED, flags = F_QUEUED + (ARGV[i + 3] == '1' and F_ORDERED or 0),
+    attempts = 0, fence = created, code = 0, status = 0, duration = 0, releases = 0,
+    due = now + delay, deadline = now + tonumber(ARGV[i + 4]), token = NO_TOKEN })
+end
+-- `o` counts the tasks that still need the body; a single task needs no counter.
+if tasks > 1 then fields[#fields + 1] = 'o'; fields[#fields + 1] = tasks end
+call('HSET', key('S:' .. pid), unpack(fields))
+call('HINCRBY', key('plan:' .. revision), 'n', 1)
+
+local function lane_of(i)
+  local lane, cap = ARGV[i], tonumber(ARGV[i + 5])
+  local state = call('HMGET', key('D:' .. lane), 'o', 'f', 'c', 'v')
+  if not state[1] then
+    call('HSET', key('D:' .. lane), 'b', ARGV[i + 1], 'd', ARGV[i + 2], 'o', 1, 'f', 0, 'c', cap, 'v', version,
+      'm', ARGV[i + 3])
+    return 0, cap
+  end
+  if tonumber(state[4]) < version then
+    call('HSET', key('D:' .. lane), 'o', state[1] + 1, 'c', cap, 'v', version)
+    return tonumber(state[2]), cap
+  end
+  call('HINCRBY', key('D:' .. lane), 'o', 1)
+  return tonumber(state[2]), tonumber(state[3])
+end
+
+-- True when the lane newly has something to give: then an idle worker is woken.
+local function enqueue(i)
+  local lane, ordered, due = ARGV[i], ARGV[i + 3] == '1', now + delay
+  local flight, cap = lane_of(i)
+  local heads = true
+  if ordered then
+    heads = call('RPUSH', key('q:' .. lane), pid) == 1
+  elseif delay > 0 then
+    call('ZADD', key('z:' .. lane), due, pid)
+  else
+    call('RPUSH', key('q:' .. lane), pid)
+  end
+  if flight >= cap or not heads then return false end
+  local set = key((flight == 0 and 'ready:' or 'busy:') .. ARGV[i + 1])
+  return call('ZADD', set, 'LT', 'CH', due, lane) == 1 and delay == 0
+end
+
+local answer, wake = { 'published' }, false
+for i = first, #ARGV, 6 do
+  wake = guarded(ARGV[i], now, enqueue, i) or wake
+  count('o:' .. ARGV[i + 1], 1)
+  answer[#answer + 1] = ARGV[i]
+end
+count('open', tasks)
+flush_counts()
+if wake then call('PUBLISH', key('wake'), '') end
+return answer

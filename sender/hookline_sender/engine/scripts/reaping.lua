@@ -1,0 +1,36 @@
+-- Leases that lapsed: their workers are gone. Any worker does this, a bounded share per turn.
+-- The lost attempt counts. The first loss is repeated at once, a second in a row backs off.
+local function reap_one(t, r, now)
+  local d = t.lane_state
+  local policy = policy_of(t.revision, d.binding)
+  local lost = math.min(streak(r.flags) + 1, 3)
+  r.code, r.status, r.duration, r.token = CODES.worker_lost, 0, 0, NO_TOKEN
+  r.flags = with_streak(r.flags, lost)
+  remember(t.did, r, now, '-')
+  count('worker_lost', 1)
+  local delay = 0
+  if lost > 1 then delay = math.min(policy.backoff * 2 ^ (lost - 2), policy.max_backoff) * 1000 end
+  return retry_or_end(t, r, math.floor(delay), CODES.deadline_exceeded, now)
+end
+
+local function reap(limit, now)
+  local lapsed, touched, reaped = call('ZRANGEBYSCORE', key('leases'), '-inf', now, 'LIMIT', 0, limit), {}, 0
+  local free = {}
+  for _, did in ipairs(lapsed) do
+    local lane = string.sub(did, 23)
+    local done = guarded(lane, now, function()
+      local t, r = load_task(did)
+      if t and t.lane_state and r.state == RUNNING then
+        reap_one(t, r, now)
+        touched[lane] = t.lane_state
+        reaped = reaped + 1
+      end
+      return true
+    end)
+    -- In a broken lane the lease is kept for later, so that the task is not stranded when the lane is mended.
+    if done then free[#free + 1] = did else call('ZADD', key('leases'), now + 60000, did) end
+  end
+  if #free > 0 then call('ZREM', key('leases'), unpack(free)) end
+  for lane, d in pairs(touched) do guarded(lane, now, resched, d, now) end
+  return reaped
+end

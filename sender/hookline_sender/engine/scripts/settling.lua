@@ -1,0 +1,40 @@
+-- The end of an attempt. Only the token of the claim may report it; said twice it changes nothing and answers alike.
+local MAX_RELEASES = 8
+
+local function settle_one(s, now, worker, touched)
+  local t, r = load_task(s.did)
+  if not t or r.token ~= s.token then return 'lost' end
+  if r.state ~= RUNNING or not t.lane_state then return WORDS[r.state] end
+  touched[t.lane_state.lane], s.ended = t.lane_state, true
+  if s.kind == 'l' then
+    if has(r.flags, F_CANCEL) then return finish(t, r, CANCELLED, now) end
+    r.releases = math.min(r.releases + 1, 255)
+    if r.releases <= MAX_RELEASES then
+      r.attempts = r.attempts - 1
+      return requeue(t, r, now, now)
+    end
+    s.code, s.delay = CODES.interrupted, math.floor(policy_of(t.revision, t.lane_state.binding).backoff * 1000)
+  end
+  r.flags = with_streak(r.flags, 0)
+  r.code, r.status, r.duration = s.code, s.status, s.duration
+  if s.kind ~= 'o' or has(r.flags, F_HISTORY) then remember(s.did, r, now, worker) end
+  if s.kind == 'o' then return finish(t, r, COMPLETED, now) end
+  if s.kind == 'd' then return finish(t, r, has(r.flags, F_CANCEL) and CANCELLED or FAILED, now) end
+  return retry_or_end(t, r, s.delay, CODES.deadline_exceeded, now)
+end
+
+local function settle_all(first, n, now, worker)
+  local words, free, touched = {}, {}, {}
+  for i = first, first + (n - 1) * 7, 7 do
+    local s = { did = ARGV[i], token = ARGV[i + 1], kind = ARGV[i + 2], code = tonumber(ARGV[i + 3]),
+                status = tonumber(ARGV[i + 4]), duration = tonumber(ARGV[i + 5]), delay = tonumber(ARGV[i + 6]) }
+    local word = guarded(string.sub(s.did, 23), now, settle_one, s, now, worker, touched) or 'broken'
+    if word == 'lost' then count('settle_lost', 1) end
+    -- A lease that could not be settled stays, so that it lapses and is tried again.
+    if s.ended and word ~= 'broken' then free[#free + 1] = s.did end
+    words[#words + 1] = word
+  end
+  if #free > 0 then call('ZREM', key('leases'), unpack(free)) end
+  for lane, d in pairs(touched) do guarded(lane, now, resched, d, now) end
+  return words
+end
