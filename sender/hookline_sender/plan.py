@@ -132,9 +132,9 @@ class Plan:
 
     @property
     def revision(self) -> str:
-        """16 hex digits over every policy and concurrency: tasks keep the rules they were published under."""
+        """16 hex digits over every policy, concurrency and the events in order: tasks keep the rules of their publish."""
         rules = [(each.name, each.concurrency, encode_policy(each.policy)) for each in self._webhooks.values()]
-        return _digest(sorted(rules))
+        return _digest([list(self._events), sorted(rules)])
 
     def _adopt(self, event_type: EventType[Any]) -> None:
         known = self._events.setdefault(event_type.name, event_type)
