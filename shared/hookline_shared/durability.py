@@ -17,6 +17,7 @@ _CONFIG = {
     "no-appendfsync-on-rewrite": "no",
     "maxmemory-policy": "noeviction",
 }
+_DIGITS = 10  # no server has more replicas; keeps int() short
 _INFO = {"role": "master", "aof_enabled": "1", "aof_last_write_status": "ok", "cluster_enabled": "0"}
 _ADVICE = {
     "role": "connect to the master, not to a replica",
@@ -64,4 +65,4 @@ def _fault(name: str, values: Mapping[str, object], need: str) -> str:
 
 
 def _count(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else -1

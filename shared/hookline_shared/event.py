@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
-from pydantic import BaseModel, StrictInt, ValidationError
-from pydantic_core import PydanticSerializationError, from_json
+from pydantic import BaseModel, ValidationError
 
+from hookline_shared.envelope import Named, Reference, envelope_of, validated
 from hookline_shared.errors import InvalidEvent, InvalidEventType
 from hookline_shared.headers import parse_event_name
 
@@ -29,6 +30,8 @@ M = TypeVar("M", bound=BaseModel)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAXIMUM_NAME = 128
+_MAY_HIDE_NAN = (b"null", b"NaN", b"Infinity")
+_SCHEMA_VERSION = re.compile(r"[\x20-\x7e]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,31 +86,6 @@ class DomainEventRef:
     data_ref: str = field(repr=False)
 
 
-class _Named(BaseModel):
-    type: str
-
-
-class _Head(_Named):
-    event_id: str | None = None
-    schema_version: str | None = None
-    occurred_at: str | None = None
-    aggregate_id: str | None = None
-    aggregate_revision: StrictInt | None = None
-    causation_id: str | None = None
-    correlation_id: str | None = None
-
-    def fields(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _Head.model_fields}
-
-
-class _Envelope(_Head, Generic[M]):
-    data: M
-
-
-class _Reference(_Head):
-    data_ref: str
-
-
 def encode_event(
     event_type: EventType[M],
     payload: M | None,
@@ -153,26 +131,25 @@ def decode_event(event_type: EventType[M], body: bytes) -> DomainEvent[M]:
     Reasons: `not_json`, `wrong_type` (another event), `not_the_model`. What the model's own validators raise beside
     ValueError and AssertionError passes through.
     """
-    _refuse_constants(event_type, body)
+    name, model = event_type.name, event_type.model
     if event_type.body == "payload":
-        return DomainEvent(type=event_type.name, data=_validated(event_type, event_type.model, body))
-    envelope = _validated(event_type, _envelope_of(event_type.model), body)
+        return DomainEvent(type=name, data=validated(model, body, event=name, payload=model))
+    envelope = validated(envelope_of(model), body, event=name, payload=model)
     _check_type(event_type, envelope.type)
     return DomainEvent(**envelope.fields(), data=envelope.data)
 
 
 def decode_event_ref(event_type: EventType[Any], body: bytes) -> DomainEventRef:
     """The event in `body` whose payload is a reference; raises InvalidEvent like `decode_event`."""
-    _refuse_constants(event_type, body)
-    reference = _validated(event_type, _Reference, body)
+    reference = validated(Reference, body, event=event_type.name, payload=event_type.model)
     _check_type(event_type, reference.type)
     return DomainEventRef(**reference.fields(), data_ref=reference.data_ref)
 
 
 def peek_type(body: bytes) -> str | None:
-    """The `type` of a body that is a JSON object, None when it has none that can be shown (1 to 128 printable). Total."""
+    """The `type` of a body that is a JSON object; None when there is none of 1 to 128 printable characters. Total."""
     try:
-        name = _Named.model_validate_json(body).type
+        name = Named.model_validate_json(body).type
     except ValidationError:
         return None
     return name if name.isprintable() and 1 <= len(name) <= _MAXIMUM_NAME else None
@@ -193,39 +170,41 @@ def _declaration_fault(name: object, model: object, schema_version: object, body
         return f"event name {name!r}: use words of a-z 0-9 joined by . _ -, at most 128 characters, like order.paid"
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return f'event "{name}": the model must be a pydantic BaseModel class, not {model!r}'
-    if not isinstance(schema_version, str) or not schema_version.isprintable() or not 1 <= len(schema_version) <= 64:
-        return f'event "{name}": schema_version must be a text of 1 to 64 printable characters, like "1"'
+    if not isinstance(schema_version, str) or not _SCHEMA_VERSION.fullmatch(schema_version):
+        return f'event "{name}": schema_version must be 1 to 64 printable ASCII characters, like "1"'
     if body not in ("event", "payload"):
         return f'event "{name}": body must be "event" or "payload"'
     return None
 
 
 def _encode_head(event_type: EventType[Any], head: dict[str, object]) -> bytes:
-    try:
-        return json.dumps(head, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    except (TypeError, ValueError):  # not JSON, or half of a surrogate pair
-        message = (
-            f'"{event_type.name}": id, occurred_at, aggregate, causation_id, correlation_id or data_ref is not JSON'
-        )
-        raise InvalidEvent(message, reason="bad_argument") from None
+    for name, value in head.items():
+        wanted = int if name == "aggregate_revision" else str
+        if value is not None and type(value) is not wanted:
+            message = f'"{event_type.name}": {name} must be {wanted.__name__}, not {type(value).__name__}'
+            raise InvalidEvent(message, reason="bad_argument")
+    with suppress(UnicodeEncodeError):  # raised outside of it: that error quotes the text, also as a context
+        return json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
+    message = f'"{event_type.name}": an id, reference or time has half of a surrogate pair, which is not UTF-8'
+    raise InvalidEvent(message, reason="bad_argument")
 
 
 def _encode_payload(event_type: EventType[M], payload: M) -> bytes:
     if not isinstance(payload, event_type.model):
         message = f'"{event_type.name}" takes a {event_type.model.__name__}, not a {type(payload).__name__}'
         raise InvalidEvent(message, reason="bad_argument")
-    try:
+    encoded, finite = b"", True
+    with suppress(ValueError, RecursionError):  # pydantic's errors are ValueErrors and quote the payload
         encoded = payload.model_dump_json(by_alias=True, warnings="error").encode()
-        # pydantic writes a NaN as null, so it is looked for only where one could hide
-        hidden = any(word in encoded for word in (b"null", b"NaN", b"Infinity"))
-        refused = hidden and not _is_finite(payload.model_dump(warnings="none"))
-    except (PydanticSerializationError, UnicodeEncodeError, RecursionError):
-        message = f'"{event_type.name}": the {event_type.model.__name__} cannot be written as JSON'
-        raise InvalidEvent(message, reason="not_serialisable") from None  # the cause would quote the payload
-    if refused:
-        message = f'"{event_type.name}": the {event_type.model.__name__} contains NaN or infinity, which JSON has not'
-        raise InvalidEvent(message, reason="not_serialisable")
-    return encoded
+        # A NaN is written as null, so it is looked for only where one could hide.
+        if any(word in encoded for word in _MAY_HIDE_NAN):
+            finite = _is_finite(payload.model_dump(warnings="none"))
+    if encoded and finite:
+        return encoded
+    fault = "cannot be written as JSON: is a field assigned a value not of its type?"
+    message = f'"{event_type.name}": the {event_type.model.__name__} '
+    message += fault if finite else "contains NaN or infinity, which JSON does not have"
+    raise InvalidEvent(message, reason="not_serialisable")
 
 
 def _is_finite(value: object) -> bool:
@@ -236,51 +215,6 @@ def _is_finite(value: object) -> bool:
     if isinstance(value, list | tuple | set | frozenset):
         return all(map(_is_finite, cast("Iterable[object]", value)))
     return True
-
-
-def _refuse_constants(event_type: EventType[Any], body: bytes) -> None:
-    """RFC 8259 has no NaN; pydantic's parser accepts one where a model's float stands."""
-    if b"NaN" in body or b"Infinity" in body:
-        try:
-            from_json(body, allow_inf_nan=False)
-        except ValueError:
-            message = f'the body is not JSON; "{event_type.name}" was expected'
-            raise InvalidEvent(message, reason="not_json") from None
-
-
-@lru_cache(maxsize=1024)
-def _envelope_of(model: type[M]) -> type[_Envelope[M]]:
-    return cast("type[_Envelope[M]]", _Envelope.__class_getitem__(model))
-
-
-_B = TypeVar("_B", bound=BaseModel)
-
-
-def _validated(event_type: EventType[Any], model: type[_B], body: bytes) -> _B:
-    try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        raise _invalid(event_type, error) from None  # the cause would quote the payload
-
-
-def _invalid(event_type: EventType[Any], error: ValidationError) -> InvalidEvent:
-    details = error.errors(include_url=False, include_context=False, include_input=False)
-    if any(detail["type"] == "json_invalid" for detail in details):
-        return InvalidEvent(f'the body is not JSON; "{event_type.name}" was expected', reason="not_json")
-    shown = [f"{_shown_place(event_type, detail['loc'])} ({detail['type']})" for detail in details[:3]]
-    more = f" and {len(details) - 3} more" if len(details) > len(shown) else ""
-    return InvalidEvent(f'the body is not "{event_type.name}": {", ".join(shown)}{more}', reason="not_the_model")
-
-
-def _shown_place(event_type: EventType[Any], location: tuple[int | str, ...]) -> str:
-    """The top-level field an error is in. Deeper parts, and names that are not declared, are the sender's text."""
-    inside = location[:1] == ("data",) and event_type.body == "event"
-    declared: set[object] = set(event_type.model.model_fields)
-    declared |= {info.alias for info in event_type.model.model_fields.values() if info.alias}
-    declared |= set() if inside or event_type.body == "payload" else {*_Head.model_fields, "data", "data_ref"}
-    part = location[1:2] if inside else location[:1]
-    shown = [str(part[0])] if part and part[0] in declared else []
-    return ".".join(["data"] * inside + shown) or "body"
 
 
 def _check_type(event_type: EventType[Any], found: str) -> None:

@@ -9,7 +9,8 @@ import hmac
 import os
 import re
 import secrets
-from typing import TYPE_CHECKING, Final, NoReturn, final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, final
 
 from hookline_shared.errors import InvalidSigningKey
 
@@ -29,13 +30,19 @@ _HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
 _HINT = "run `hookline keygen` and paste its output"
 
 
+class _Hash(Protocol):
+    def copy(self) -> _Hash: ...
+    def digest(self) -> bytes: ...
+    def update(self, part: bytes, /) -> None: ...
+
+
 @final
 class Mac:
     """One HMAC-SHA256 in progress; made by `SigningKey.mac`. `update` takes bytes, `digest` gives 32 bytes."""
 
     __slots__ = ("__inner", "__outer", "update")
 
-    def __init__(self, inner: hashlib._Hash, outer: hashlib._Hash) -> None:
+    def __init__(self, inner: _Hash, outer: _Hash) -> None:
         self.__inner, self.__outer = inner, outer
         self.update = inner.update  # bound once: a Python-level method would cost as much as hashing 100 bytes
 
@@ -57,9 +64,9 @@ class SigningKey:
     # 0.95 µs for 1 KiB, a copied `hmac.new` object 1.30 µs, `hmac.digest` (keyed each time) 1.85 µs.
     __slots__ = ("__inner", "__material", "__outer")
 
-    __inner: hashlib._Hash
+    __inner: _Hash
     __material: bytes
-    __outer: hashlib._Hash
+    __outer: _Hash
 
     def __init__(self, material: bytes, /) -> None:
         if not material:
@@ -196,19 +203,16 @@ def _material(text: str) -> bytes:
 
 
 def _base64(text: str) -> bytes:
-    try:
+    with suppress(binascii.Error, UnicodeEncodeError):
         material = base64.b64decode(text.encode("ascii"), validate=True)
-        if base64.b64encode(material).decode() == text:  # unused bits set, or odd padding: two texts for one key
+        if base64.b64encode(material).decode() == text:  # else unused bits are set: two texts for one key
             return material
-    except (binascii.Error, UnicodeEncodeError):
-        pass
     message = f"the signing key after `base64:` is not base64 with padding (RFC 4648 section 4): {_HINT}"
     raise InvalidSigningKey(message)
 
 
 def _utf8(text: str) -> bytes:
-    try:
+    with suppress(UnicodeEncodeError):  # raised outside of it: that error carries the text, also as a context
         return text.encode()
-    except UnicodeEncodeError:
-        message = f"the signing key is not valid UTF-8 text: {_HINT}"
-        raise InvalidSigningKey(message) from None
+    message = f"the signing key is not valid UTF-8 text: {_HINT}"
+    raise InvalidSigningKey(message)
