@@ -67,7 +67,7 @@ class _Announcing(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def serve(app: Any, *, http: str = "auto", limit: float = 10) -> Generator[str]:  # noqa: ANN401 - any ASGI application
+def serve(app: Any, *, http: str = "auto", limit: float = 10) -> Generator[str]:
     """Base URL of `app` under uvicorn in a thread, with its lifespan. `http` is uvicorn's parser: h11, httptools."""
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(app, http=http, log_config=None, access_log=False, timeout_graceful_shutdown=2)
@@ -92,7 +92,7 @@ def python(*arguments: str, environ: Mapping[str, str] | None = None) -> Generat
     It imports what this process imports, and has this process' environment with `environ` over it.
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **(environ or {})}
-    with subprocess.Popen(  # noqa: S603 - the tests' own code
+    with subprocess.Popen(
         [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
         try:
