@@ -7,12 +7,11 @@ An async and a sync store run the same commands. Every script sent twice changes
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from hookline_sender.engine import codes
 from hookline_sender.engine.layout import DELIVERY_ID_LENGTH, LANE_LENGTH, LAYOUT_VERSION, PID_LENGTH, Layout
@@ -32,6 +31,7 @@ from hookline_sender.engine.records import (
     TurnRequest,
 )
 from hookline_sender.errors import IdentityConflict, NamespaceFull, PlanMismatch, UnknownDelivery
+from hookline_sender.policy import DeliveryPolicy, decode_policy
 
 R = TypeVar("R")
 Arg = str | bytes | int
@@ -96,13 +96,13 @@ def bind(
     *,
     fingerprint: str,
     revision: str,
-    bindings: Sequence[tuple[str, str, Mapping[str, object]]],
+    bindings: Sequence[tuple[str, str, str]],
     events: Sequence[str],
     max_records: int,
     retention_ms: int,
     dead_retention_ms: int,
 ) -> Command[None]:
-    """Tie the namespace to a plan. `bindings`: (name, signature of kind and ordering, policy fields)."""
+    """Tie the namespace to a plan. `bindings`: (name, signature of kind and ordering, encoded policy)."""
     args: list[Arg] = [
         LAYOUT_VERSION,
         fingerprint,
@@ -113,7 +113,7 @@ def bind(
         len(bindings),
     ]
     for name, signature, policy in bindings:
-        args += [name, signature, json.dumps(policy, separators=(",", ":"), sort_keys=True)]
+        args += [name, signature, policy]
     args += events
 
     def parse(raw: list[Any]) -> None:
@@ -281,11 +281,11 @@ def purge(layout: Layout, *, limit: int = 64) -> Command[int]:
     return Command(script("purge"), (layout.meta,), (limit,), int)
 
 
-def policies(layout: Layout, revision: str) -> Command[dict[str, dict[str, Any]]]:
-    """Every binding's policy fields as they were stored with a plan revision."""
+def policies(layout: Layout, revision: str) -> Command[dict[str, DeliveryPolicy]]:
+    """Every binding's policy as it was stored with a plan revision; empty when the revision is not stored."""
 
-    def parse(raw: list[bytes]) -> dict[str, dict[str, Any]]:
-        return {_text(raw[i]): cast("dict[str, Any]", json.loads(raw[i + 1])) for i in range(0, len(raw), 2)}
+    def parse(raw: list[bytes]) -> dict[str, DeliveryPolicy]:
+        return {_text(raw[i]): decode_policy(raw[i + 1]) for i in range(0, len(raw), 2)}
 
     return Command(script("plan"), (layout.meta,), (revision,), parse)
 

@@ -1,0 +1,86 @@
+"""One connection to Redis on which commands are exchanged in pipelines.
+
+An exchange that does not end, by cancellation or an error of the connection, drops the connection: a reply left on it
+would be read by the next caller as its own. redis-py's retries are off, because they repeat commands whose reply was
+lost whether or not that is safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+from redis.asyncio import ConnectionPool
+from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+
+Reply = Any
+RawCommand = tuple[str | bytes | int, ...]
+
+
+def connection_pool(url: str, **settings: object) -> ConnectionPool[Any]:
+    """Connections with redis-py's own retries off. Raises ValueError for a URL that is none."""
+    return ConnectionPool.from_url(url, retry=Retry(NoBackoff(), 0), protocol=2, **settings)
+
+
+class Link:
+    """A connection made when it is needed. `timeout` in seconds bounds connecting and each reply.
+
+    `generation` grows with each new connection: what was known about the server may no longer hold.
+    """
+
+    def __init__(self, url: str, *, timeout: float = 5.0) -> None:
+        self._pool = connection_pool(url, socket_timeout=timeout, socket_connect_timeout=timeout)
+        self._connection: AbstractConnection | None = None
+        self._busy = asyncio.Lock()
+        self.generation = 0
+
+    async def exchange(self, commands: Sequence[RawCommand]) -> list[Reply | ResponseError]:
+        """Send all commands, then read all replies; one round trip, one fsync on the server.
+
+        Raises:
+            RedisError, OSError: the connection failed; whether commands ran is not known.
+        """
+        async with self._busy:
+            connection = self._connection or await self._connect()
+            self._connection = None
+            replies: list[Reply | ResponseError] = []
+            try:
+                await connection.send_packed_command(connection.pack_commands(commands))  # type: ignore[no-untyped-call]
+                for _ in commands:
+                    replies.append(await _reply(connection))
+            except BaseException:
+                await connection.disconnect(nowait=True)
+                raise
+            self._connection = connection
+            return replies
+
+    async def aclose(self) -> None:
+        """Close the connection; a later exchange opens a new one."""
+        async with self._busy:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                await connection.disconnect()
+
+    async def _connect(self) -> AbstractConnection:
+        connection = cast("AbstractConnection", self._pool.make_connection())
+        try:
+            await connection.connect()
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        self.generation += 1
+        return connection
+
+
+async def _reply(connection: AbstractConnection) -> Reply | ResponseError:
+    try:
+        return await connection.read_response()
+    except ResponseError as refused:
+        return refused
+
+
+__all__ = ["Link", "RawCommand", "RedisError", "Reply", "connection_pool"]

@@ -1,0 +1,55 @@
+"""Wakes idle workers: a pub/sub subscription that may come and go. Polling covers whatever it misses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from hookline_sender.engine.link import connection_pool
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+_RECONNECT = 1.0  # seconds between attempts to subscribe again
+
+
+class WakeUps:
+    """Listens on one channel from the first wait on."""
+
+    def __init__(self, url: str, channel: str) -> None:
+        # No read timeout: silence is normal here. A half-open connection costs nothing but the wake-ups.
+        self._pool = connection_pool(url, socket_timeout=None, socket_connect_timeout=5.0, socket_keepalive=True)
+        self._channel = channel
+        self._woken = asyncio.Event()
+        self._listener: asyncio.Task[None] | None = None
+
+    async def wait(self, timeout: float) -> None:
+        """Return at the next wake-up, at one that came since the last wait, or after `timeout` seconds."""
+        if self._listener is None:
+            self._listener = asyncio.create_task(self._listen(), name="hookline-wake-ups")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), timeout)
+        self._woken.clear()
+
+    async def aclose(self) -> None:
+        """Stop listening."""
+        if self._listener is not None:
+            self._listener.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._listener
+            self._listener = None
+        await self._pool.disconnect()
+
+    async def _listen(self) -> None:
+        while True:
+            with contextlib.suppress(RedisError, OSError):
+                await self._hear()
+            await asyncio.sleep(_RECONNECT)
+
+    async def _hear(self) -> None:
+        client: Redis = Redis(connection_pool=self._pool)
+        async with client.pubsub() as channel:
+            await channel.subscribe(self._channel)
+            async for message in channel.listen():
+                _: Any = message
+                self._woken.set()
