@@ -1,0 +1,1 @@
+"""Where a receiver remembers what it handled."""

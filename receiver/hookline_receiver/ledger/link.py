@@ -1,0 +1,195 @@
+"""The way to one Redis server: scripts run whole or not at all, and no caller can leave a reply behind.
+
+A command runs in a task of its own. A caller that is cancelled or loses patience only stops waiting: the task still
+reads its reply, so the next user of the connection never gets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+
+from redis import exceptions as refused
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from hookline_receiver.errors import LedgerUnavailable, WeakDurability
+from hookline_shared.durability import durability_faults, durability_fix
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from hookline_shared.durability import Durability
+
+R = TypeVar("R")
+log = logging.getLogger("hookline.receiver")
+
+CONNECTIONS: Final = 32
+PATIENCE: Final = 2.0  # seconds a caller waits for a step: with an 8 s handler it stays below a sender's 10 s timeout
+SOCKET_TIMEOUT: Final = 1.0  # seconds, for connecting and for a reply
+PAUSES: Final = (0.05, 0.2)  # seconds between the tries of one step
+WEAK_RECHECK: Final = 1.0  # seconds; a repaired server is believed soon
+
+_PASSING = (refused.ConnectionError, refused.TimeoutError, refused.ReadOnlyError, OSError)
+_SETTINGS = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory-policy")
+
+
+class StoreFull(Exception):
+    """The server has no memory for another write."""
+
+
+class _Client(Protocol):
+    async def execute_command(self, *args: str | bytes | float) -> Any: ...  # noqa: ANN401 - Redis answers anything
+
+    async def aclose(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One Lua script with its prelude, and the SHA-1 that names it on the server."""
+
+    source: str
+    sha1: str
+
+    @classmethod
+    def load(cls, name: str) -> Script:
+        """The script in `scripts/<name>.lua`."""
+        folder = resources.files("hookline_receiver.ledger") / "scripts"
+        head, _, rest = (folder / f"{name}.lua").read_text("utf-8").partition("\n")
+        prelude = (folder / "prelude.lua").read_text("utf-8")
+        source = f"{head}\n{prelude}{rest}"
+        return cls(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+class RedisLink:
+    """A pool of connections to one server, opened at the first use and closed by `aclose`. For one event loop."""
+
+    def __init__(self, url: str, durability: Durability, check_interval: float) -> None:
+        self._client = _connect(url)
+        self._durability, self._check_interval = durability, check_interval
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._checking: asyncio.Task[None] | None = None
+        self._checked_at = -check_interval
+        self._faults: tuple[str, ...] = ()
+        self.loop = asyncio.get_running_loop()
+
+    async def run(self, script: Script, *arguments: str | bytes | float) -> Any:  # noqa: ANN401 - each script its own
+        """The script's answer; `arguments` are the number of keys, the keys and the rest.
+
+        Repeats the script after a failure that may pass, so only for scripts that may run twice.
+        Raises LedgerUnavailable, StoreFull.
+        """
+        return await self._patiently(self._persist(script, arguments))
+
+    async def verify(self, *, now: bool = False) -> None:
+        """Check the server's durability when the last check is older than the interval, or `now`.
+
+        Raises WeakDurability, LedgerUnavailable.
+        """
+        if self._durability != "verified":
+            return
+        interval = WEAK_RECHECK if self._faults else self._check_interval
+        if now or time.monotonic() - self._checked_at >= interval:
+            if self._checking is None or self._checking.done():
+                self._checking = self._start(self._check())
+            await self._patiently(self._checking)
+        if self._faults:
+            raise _weak(self._faults)
+
+    async def aclose(self) -> None:
+        """Let running commands end, within a caller's patience, and close the connections."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=PATIENCE)
+        for task in self._tasks:
+            task.cancel()
+        await self._client.aclose()
+
+    async def _patiently(self, work: Coroutine[Any, Any, R] | asyncio.Task[R]) -> R:
+        task = work if isinstance(work, asyncio.Task) else self._start(work)
+        await asyncio.wait({task}, timeout=PATIENCE)  # neither a cancellation nor the time limit ends the task
+        if not task.done():
+            raise _unreachable(f"no answer within {PATIENCE:g} s")
+        return task.result()
+
+    def _start(self, work: Coroutine[Any, Any, R]) -> asyncio.Task[R]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: a caller that left does not want a warning about it
+
+    async def _persist(self, script: Script, arguments: tuple[str | bytes | float, ...]) -> Any:  # noqa: ANN401
+        async def tries() -> Any:  # noqa: ANN401
+            for pause in PAUSES:
+                try:
+                    return await self._once(script, arguments)
+                except _PASSING:
+                    await asyncio.sleep(pause)
+            return await self._once(script, arguments)
+
+        return await self._mapped(tries)
+
+    async def _once(self, script: Script, arguments: tuple[str | bytes | float, ...]) -> Any:  # noqa: ANN401
+        try:
+            return await self._client.execute_command("EVALSHA", script.sha1, *arguments)
+        except refused.NoScriptError:  # a restart or a failover emptied the cache; nothing ran
+            return await self._client.execute_command("EVAL", script.source, *arguments)
+
+    async def _check(self) -> None:
+        config, info = await self._mapped(self._settings)
+        faults = durability_faults(config, info)
+        if faults and not self._faults:
+            log.error("the ledger refuses: %s", _weak(faults))
+        self._checked_at, self._faults = time.monotonic(), faults
+
+    async def _settings(self) -> tuple[dict[str, object], dict[str, object]]:
+        info: dict[str, object] = await self._client.execute_command("INFO")
+        try:
+            config: dict[str | bytes, object] = await self._client.execute_command("CONFIG GET", *_SETTINGS)
+        except refused.ResponseError:  # closed on managed servers: every setting counts as unknown
+            return {}, info
+        return {key.decode() if isinstance(key, bytes) else key: value for key, value in config.items()}, info
+
+    async def _mapped(self, command: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        try:
+            return await command()
+        except refused.OutOfMemoryError:
+            raise StoreFull from None
+        except (refused.RedisError, OSError) as error:
+            raise _unreachable(type(error).__name__) from error
+
+
+def _connect(url: str) -> _Client:
+    # One try per command: redis-py's own default runs a script up to eleven times, replies that time out included.
+    pool = BlockingConnectionPool.from_url(
+        url,
+        max_connections=CONNECTIONS,
+        timeout=SOCKET_TIMEOUT,
+        socket_timeout=SOCKET_TIMEOUT,
+        socket_connect_timeout=SOCKET_TIMEOUT,
+        retry=Retry(NoBackoff(), 0),
+        protocol=2,
+    )
+    return cast("_Client", Redis.from_pool(pool))
+
+
+def _unreachable(why: str) -> LedgerUnavailable:
+    return LedgerUnavailable(f"the ledger's Redis cannot be used ({why}): deliveries are answered 503 until it can")
+
+
+def _weak(faults: tuple[str, ...]) -> WeakDurability:
+    message = (
+        f"the ledger's Redis may forget handled deliveries: {', '.join(faults)}. Fix:\n{durability_fix(faults)}\n"
+        'Managed and sure? durability="asserted". Development? durability="unsafe_volatile"'
+    )
+    return WeakDurability(message, faults)

@@ -1,0 +1,101 @@
+"""What a replay ledger does: remember, per delivery, who works on it and how it ended.
+
+            claim                            complete
+  absent ──────────▶ CLAIMED (fence 1) ──────────────▶ DONE (status)
+                      │    ▲
+             release  │    │ claim after the lease lapsed: fence + 1
+                      ▼    │
+                     RELEASED ── claim: fence + 1 ──▶ CLAIMED
+
+Every arrow is one atomic step on the store's own clock. A step sent twice by the same owner changes nothing the second
+time and is answered alike, so a step whose answer was lost may be sent again. A row is kept for the retention after its
+last transition; a ledger that is full answers `Full` and never drops a row before that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+RETENTION = 604_800.0
+"""Default life of a row in seconds: seven days, the longest that a delivery may be retried."""
+MAX_ROWS = 1_000_000
+"""Default limit of live rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One delivery at one endpoint. `key` names it and `fingerprint` its body: 32 bytes each."""
+
+    key: bytes
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The delivery is ours to handle. `fence` grows with each claim of the entry, from 1."""
+
+    entry: Entry
+    owner: bytes
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Someone else handles it now; their claim lapses in `remaining` seconds unless they renew it."""
+
+    remaining: float
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It was handled and answered with `status`."""
+
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The same delivery is known with another body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """No room for another row; nothing was written."""
+
+
+Claim = Claimed | Busy | Done | Conflict | Full
+
+
+class Ledger(Protocol):
+    """A store of rows. Every method but `opened` raises LedgerUnavailable when the store cannot be asked."""
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Connect and check the store, and let go of it at the end. May be entered by several receivers at a time.
+
+        Raises LedgerUnavailable, WeakDurability.
+        """
+        ...
+
+    async def find(self, entry: Entry) -> Done | Conflict | None:
+        """How the delivery ended, without claiming it; None while it has not."""
+        ...
+
+    async def claim(self, entry: Entry, owner: bytes, lease: float) -> Claim:
+        """Take the delivery for `lease` seconds. `owner` is 16 random bytes, new for each request."""
+        ...
+
+    async def renew(self, claim: Claimed, lease: float) -> bool:
+        """Let the claim last `lease` seconds from now; False when the fence is lost."""
+        ...
+
+    async def complete(self, claim: Claimed, status: int) -> bool:
+        """Record that it was handled and answered `status`; False when the fence is lost, then nothing is written."""
+        ...
+
+    async def release(self, claim: Claimed) -> bool:
+        """Give it back to be handled again; False when the fence is lost, then nothing is written."""
+        ...
