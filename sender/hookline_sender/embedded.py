@@ -10,8 +10,9 @@ The server settings are the durable ones a production server needs, so that what
 
 One shell is started. It leaves a guard in the background, which waits at the reading end of a pipe, and then becomes
 the server. The writing end is ours alone: when this process ends in any way, SIGKILL included, the guard reads
-end-of-file, kills the server and removes its directory. (The kernel's parent death signal would do half of that, on
-Linux only, and also when nothing but the thread that called `start` ended.)
+end-of-file, kills the server and removes its directory. A fork of this process without exec counts as this process.
+(The kernel's parent death signal would do half of that, on Linux only, and also when nothing but the thread that called
+`start` ended.)
 """
 
 from __future__ import annotations
