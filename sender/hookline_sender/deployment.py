@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 from hookline_sender.errors import InvalidDeployment, NotGranted
-from hookline_sender.plan import Plan
 from hookline_shared.durability import Durability
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hookline_sender.plan import Plan
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9-]{1,64}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")

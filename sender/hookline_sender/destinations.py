@@ -7,21 +7,25 @@ the environment can change, and that a missing one delays deliveries instead of 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from hookline_sender.deployment import Deployment
 from hookline_sender.egress.urls import parse_url
 from hookline_sender.errors import InvalidDeployment, UnsafeDestination
 from hookline_shared.errors import InvalidSigningKey
 from hookline_shared.keys import SigningKey
 from hookline_shared.profiles import get_profile
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hookline_sender.deployment import Deployment
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedDestination:
-    """A destination for one attempt. `keys` newest first; `profile` says how they sign. URL and keys stay out of the repr."""
+    """A destination for one attempt. `keys` newest first; `profile` says how they sign. The repr hides URL and keys."""
 
     name: str
     url: str = field(repr=False)

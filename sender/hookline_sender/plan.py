@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel
 
 from hookline_sender.errors import InvalidPlan, UnboundEvent
 from hookline_sender.policy import DeliveryPolicy, encode_policy
 from hookline_shared.event import EventType
 from hookline_shared.profiles import get_profile
-from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -118,7 +121,7 @@ class Plan:
         return tuple(each for each in self._webhooks.values() if each.carries(event))
 
     def event_index(self, event: str) -> int:
-        """The event's place in the order of declaration, from 0. Raises UnboundEvent when the plan has no such event."""
+        """The event's place in the order of declaration, from 0. Raises UnboundEvent when there is no such event."""
         for index, name in enumerate(self._events):
             if name == event:
                 return index
@@ -132,7 +135,7 @@ class Plan:
 
     @property
     def revision(self) -> str:
-        """16 hex digits over every policy, concurrency and the events in order: tasks keep the rules of their publish."""
+        """16 hex digits over policies, concurrencies and the events in order: tasks keep the rules of their publish."""
         rules = [(each.name, each.concurrency, encode_policy(each.policy)) for each in self._webhooks.values()]
         return _digest([list(self._events), sorted(rules)])
 

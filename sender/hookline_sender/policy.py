@@ -2,6 +2,8 @@
 
     publish ── attempt 1 ──✗── backoff ── attempt 2 ──✗── 2 × backoff ── attempt 3 ── … ── attempt `attempts`
        └──────────────────────────────── deadline ────────────────────────────────────────────┘
+
+A task keeps the policy it was published under.
 """
 
 from __future__ import annotations

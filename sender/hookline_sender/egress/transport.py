@@ -14,17 +14,14 @@ from typing import Final, Literal, Protocol
 from hookline_shared.errors import HooklineError
 
 Headers = Sequence[tuple[bytes, bytes]]
-FailureKind = Literal[
-    "url", "header", "unsafe", "dns", "connect", "tls", "timeout", "closed", "protocol", "too_large"
-]
+FailureKind = Literal["url", "header", "unsafe", "dns", "connect", "tls", "timeout", "closed", "protocol", "too_large"]
 
 MAX_BODY_BYTES: Final = 64 * 1024
 """Most that is read of a response's body; what is left goes with the connection."""
 
 # Framing and connection control belong to the transport: two authors of them is how requests get split.
 RESERVED: Final = frozenset(
-    (b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade", b"te", b"trailer")
-    + (b"accept-encoding",)
+    b"host content-length transfer-encoding connection expect upgrade te trailer accept-encoding".split()
 )
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}")
 _VALUE: Final = re.compile(rb"(?:[\x21-\x7e](?:[\x20-\x7e]{0,4094}[\x21-\x7e])?)?")
@@ -56,7 +53,7 @@ class TransportFailed(HooklineError):
 class Transport(Protocol):
     """Sends one POST. Safe to call concurrently."""
 
-    async def post(  # noqa: PLR0913 - one call is one request, and a request has these parts
+    async def post(
         self,
         url: str,
         headers: Headers,

@@ -14,6 +14,7 @@ from typing import Final
 
 import idna
 
+from hookline_sender.egress.addresses import is_loopback
 from hookline_sender.errors import UnsafeDestination
 
 MAX_URL_CHARACTERS: Final = 2048
@@ -81,14 +82,6 @@ def parse_url(text: str, *, allow_loopback_http: bool = False) -> Url:
         raise UnsafeDestination("the URL's port is outside 1-65535")
     path = found["path"] or "/"
     return Url(scheme, host, port, (path + found["query"]).encode("ascii"))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether `host` is a loopback address spelled as an address; a name never is."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _ipv6(text: str) -> str:

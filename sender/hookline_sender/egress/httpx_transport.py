@@ -1,0 +1,211 @@
+"""The default way out: httpcore's HTTP/1.1, httpx's trust store, connections of our own.
+
+    post ── take an idle connection ──┐
+      └──── resolve, connect, TLS ────┴── write ── head ── body, at most 64 KiB ── keep or drop the connection
+
+httpx's pool is quadratic in open connections, and a cancelled request can hold its slot in it for ever; so connections
+wait in a small stack per destination, and a request that does not end well takes its connection with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, cast
+
+import httpcore
+import httpx
+
+from hookline_sender.egress.adapter import as_transport
+from hookline_sender.egress.guard import Guard
+from hookline_sender.egress.idle import Connection, IdleConnections, PoolKey
+from hookline_sender.egress.progress import Progress, by_deadline
+from hookline_sender.egress.stream import OverBudget, Stream
+from hookline_sender.egress.transport import MAX_BODY_BYTES, Headers, TransportFailed, WireResponse, check_headers
+from hookline_sender.egress.urls import Url, parse_url
+from hookline_sender.errors import UnsafeDestination
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["HttpxTransport", "as_transport"]
+
+MAX_HEAD_BYTES: Final = 16 * 1024
+"""Most that is read before a head is complete, interim answers included."""
+MAX_FIELDS: Final = 128
+MAX_IDLE_CONNECTIONS: Final = 200
+"""Over all destinations; an idle TLS connection holds about half a megabyte."""
+
+_CONNECT_SHARE: Final = 2.0  # seconds for each address but the last, so that a dead one does not eat the deadline
+_HTTP_VERSIONS: Final = (b"HTTP/1.0", b"HTTP/1.1")
+_FRAMING: Final = (b"content-length", b"transfer-encoding")
+
+
+class HttpxTransport:
+    """POSTs over HTTP/1.1 with one small pool of connections per destination. For one event loop at a time.
+
+    allow_loopback_http: admit http to a literal loopback address.
+    ssl_context: trust and versions; None is httpx's trust store, TLS 1.2 or later.
+    max_idle: most connections that wait, over all destinations.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow_loopback_http: bool = False,
+        ssl_context: ssl.SSLContext | None = None,
+        max_idle: int = MAX_IDLE_CONNECTIONS,
+    ) -> None:
+        self._allow_loopback_http = allow_loopback_http
+        self._ssl_context = ssl_context
+        self._guard = Guard()
+        self._idle = IdleConnections(max_idle)
+
+    async def post(
+        self,
+        url: str,
+        headers: Headers,
+        body: bytes,
+        *,
+        deadline: float,
+        destination: str,
+        on_sent: Callable[[], None] | None = None,
+    ) -> WireResponse:
+        """See Transport.post."""
+        try:
+            target = parse_url(url, allow_loopback_http=self._allow_loopback_http)
+        except UnsafeDestination as refused:
+            raise TransportFailed("url", str(refused)) from None
+        check_headers(headers)
+        request = _request(target, headers, body)
+        progress = Progress(on_sent)
+        return await by_deadline(deadline, progress, self._exchange(destination, target, request, progress))
+
+    async def aclose(self) -> None:
+        """Close every idle connection; requests in flight end with theirs. Safe to call twice."""
+        self._idle.close()
+        self._guard.close()
+
+    async def _exchange(
+        self, destination: str, target: Url, request: httpcore.Request, progress: Progress
+    ) -> WireResponse:
+        key = (destination, target.origin)
+        reused = self._idle.take(key, _now())
+        connection = reused or await self._connect(target)
+        try:
+            return await self._over(key, connection, request, progress)
+        except TransportFailed as failure:
+            # The server closed an idle connection while the request was on its way. Deliveries are at-least-once with
+            # an id, so this one case may be repeated, over a fresh connection (RFC 9110 9.2.2).
+            if reused is None or failure.kind != "closed" or reused.stream.answered:
+                raise
+        return await self._over(key, await self._connect(target), request, progress)
+
+    async def _over(
+        self, key: PoolKey, connection: Connection, request: httpcore.Request, progress: Progress
+    ) -> WireResponse:
+        stream, kept = connection.stream, False
+        stream.begin(progress.sending, MAX_HEAD_BYTES)
+        try:
+            response = await connection.http.handle_async_request(request)
+            answer = progress.answer = _answer(response, progress)
+            stream.allow(MAX_BODY_BYTES)
+            async for _ in response.aiter_stream():
+                pass
+            kept = await _is_clean(connection, response)
+        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+            answer = _judged(error, stream, progress)
+        finally:
+            if not kept:
+                stream.abort()
+        if kept:
+            self._idle.put(key, connection, _now())
+        return answer
+
+    async def _connect(self, target: Url) -> Connection:
+        addresses = await self._guard.addresses(target.host, target.port)
+        for address in addresses[:-1]:
+            try:
+                async with asyncio.timeout(_CONNECT_SHARE):
+                    return await self._connect_to(address, target)
+            except (TransportFailed, TimeoutError):
+                continue
+        return await self._connect_to(addresses[-1], target)
+
+    async def _connect_to(self, address: str, target: Url) -> Connection:
+        secure = target.scheme == "https"
+        try:
+            _, stream = await asyncio.get_running_loop().create_connection(
+                Stream,
+                address,
+                target.port,
+                ssl=(self._ssl_context or _default_ssl_context()) if secure else None,
+                server_hostname=target.host if secure else None,
+            )
+        except ssl.SSLError as error:
+            raise TransportFailed("tls", f"the TLS handshake failed: {error.reason or 'no reason given'}") from None
+        except OSError:
+            raise TransportFailed("connect", "the connection was refused or the host cannot be reached") from None
+        http = httpcore.AsyncHTTP11Connection(_url(target).origin, stream)
+        return Connection(http, stream, opened_at=_now())
+
+
+def _request(target: Url, headers: Headers, body: bytes) -> httpcore.Request:
+    framing = [
+        (b"host", target.authority.encode("ascii")),
+        (b"accept-encoding", b"identity"),
+        (b"content-length", b"%d" % len(body)),
+    ]
+    return httpcore.Request(b"POST", _url(target), headers=[*framing, *headers], content=body)
+
+
+def _url(target: Url) -> httpcore.URL:
+    return httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.target)
+
+
+def _answer(response: httpcore.Response, progress: Progress) -> WireResponse:
+    headers = tuple((name.lower(), value) for name, value in response.headers)
+    framing = sum(name in _FRAMING for name, _ in headers)
+    version = cast("dict[str, object]", response.extensions).get("http_version")  # pyright: ignore[reportUnknownMemberType]
+    if (
+        response.status == 101  # noqa: PLR2004 - switching protocols, which was not asked for
+        or version not in _HTTP_VERSIONS
+        or framing > 1  # two framings are two readings of where the answer ends (RFC 9112 6.3)
+        or len(headers) > MAX_FIELDS
+    ):
+        raise TransportFailed("protocol", "the answer is not acceptable", status=response.status, sent=progress.sent)
+    return WireResponse(response.status, headers)
+
+
+async def _is_clean(connection: Connection, response: httpcore.Response) -> bool:
+    """Whether the next request may use the connection, after the whole answer was read."""
+    # httpcore would parse what follows an answer as the next one. It shows this nowhere else.
+    leftovers, _ = connection.http._h11_state.trailing_data  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    if leftovers:
+        return False
+    await response.aclose()
+    return connection.http.is_idle() and not connection.stream.is_dirty
+
+
+def _judged(error: Exception, stream: Stream, progress: Progress) -> WireResponse:
+    if isinstance(error, OverBudget):
+        if progress.answer is not None:
+            return progress.answer
+        raise progress.failed("too_large", f"the answer's head is over {MAX_HEAD_BYTES} bytes") from None
+    if isinstance(error, httpcore.NetworkError) or stream.is_dirty:
+        raise progress.failed("closed", "the connection ended before the answer did") from None
+    raise progress.failed("protocol", "the answer is not HTTP/1.1") from None
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@lru_cache(maxsize=1)
+def _default_ssl_context() -> ssl.SSLContext:
+    # Shared: building one reads the whole trust store, 25-136 ms.
+    context = httpx.create_ssl_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context

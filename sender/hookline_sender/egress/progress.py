@@ -1,0 +1,44 @@
+"""How far one request has come, and what its deadline means at that point."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hookline_sender.egress.transport import FailureKind, TransportFailed, WireResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+
+@dataclass(slots=True)
+class Progress:
+    """What has left and what has come back. `answer` is set as soon as the head was read."""
+
+    on_sent: Callable[[], None] | None = None
+    sent: bool = False
+    answer: WireResponse | None = None
+
+    def sending(self) -> None:
+        """Note that a byte of the request may leave now; safe to call for each further one."""
+        if not self.sent:
+            self.sent = True
+            if self.on_sent is not None:
+                self.on_sent()
+
+    def failed(self, kind: FailureKind, text: str) -> TransportFailed:
+        """The error for a failure at this point."""
+        status = None if self.answer is None else self.answer.status
+        return TransportFailed(kind, text, status=status, sent=self.sent)
+
+
+async def by_deadline(deadline: float, progress: Progress, exchange: Coroutine[Any, Any, WireResponse]) -> WireResponse:
+    """What `exchange` returns, cut at the loop's time `deadline`; then an answer counts if its head was read."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await exchange
+    except TimeoutError:
+        if progress.answer is not None:
+            return progress.answer
+        raise progress.failed("timeout", "no answer before the deadline") from None

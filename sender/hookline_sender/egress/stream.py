@@ -1,0 +1,147 @@
+"""One connection's bytes, for httpcore to speak HTTP over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import httpcore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SLICE_BYTES: Final = 64 * 1024
+_PAUSE_BYTES: Final = 64 * 1024
+
+
+class OverBudget(httpcore.ReadError):
+    """The peer sent more than may be read."""
+
+
+class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
+    """Reads within a budget of raw bytes, says when the first byte is written, and closes without waiting.
+
+    Timeouts are not its business: one deadline stands around the whole request.
+    """
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._budget = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._writing_paused = False
+        self._reading_paused = False
+        self._lost = False
+        self.ended = False
+        self.answered = False
+        self.before_write: Callable[[], None] | None = None
+
+    def begin(self, before_write: Callable[[], None], budget_bytes: int) -> None:
+        """Start a request: `before_write` runs before each write, `budget_bytes` may be read until `allow` adds."""
+        self.before_write, self._budget, self.answered = before_write, budget_bytes, False
+
+    def allow(self, more_bytes: int) -> None:
+        """Let that many further raw bytes be read."""
+        self._budget += more_bytes
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether bytes or an end came that nobody asked for: the next request would take them for its answer."""
+        return bool(self._received) or self.ended or self._lost
+
+    def abort(self) -> None:
+        """Close at once, dropping what was not sent. Safe to call twice."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What httpcore calls
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109 - httpcore's
+        """At least one byte, or b"" at the orderly end. Raises OverBudget, httpcore.ReadError on a reset."""
+        while not self._received:
+            if self._lost:
+                raise httpcore.ReadError
+            if self.ended:
+                return b""
+            await self._wait()
+        if self._budget <= 0:
+            raise OverBudget
+        taken = bytes(self._received[: min(max_bytes, self._budget)])
+        del self._received[: len(taken)]
+        self._budget -= len(taken)
+        self.answered = True
+        self._resume_reading()
+        return taken
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109 - httpcore's
+        """Hand over `buffer` under back-pressure. Raises httpcore.WriteError; an answer may still be read then."""
+        for start in range(0, len(buffer), _SLICE_BYTES):
+            if self._lost or self.ended or self._transport is None:
+                raise httpcore.WriteError
+            if self.before_write is not None:
+                self.before_write()
+            self._transport.write(buffer[start : start + _SLICE_BYTES])
+            while self._writing_paused and not self._lost:
+                if self._received:  # an early answer: httpcore goes on to read it and gives up the rest of the body
+                    raise httpcore.WriteError
+                await self._wait()
+
+    async def aclose(self) -> None:
+        """Close at once."""
+        self.abort()
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - httpcore's
+        """What httpcore asks about a connection."""
+        if info == "is_readable":
+            return self.is_dirty
+        return None if self._transport is None else self._transport.get_extra_info(info)
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what came, and stop the peer when nobody takes it."""
+        self._received += data
+        if len(self._received) > _PAUSE_BYTES and not self._reading_paused and self._transport is not None:
+            self._reading_paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        """Note the orderly end; the connection then closes."""
+        self.ended = True
+        self._wake()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note the end: a reset, unless an orderly one came first."""
+        self._lost = exc is not None or not self.ended
+        self._wake()
+
+    def pause_writing(self) -> None:
+        """Wait before the next slice."""
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        """Go on with the next slice."""
+        self._writing_paused = False
+        self._wake()
+
+    def _resume_reading(self) -> None:
+        if self._reading_paused and len(self._received) <= _PAUSE_BYTES and self._transport is not None:
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
