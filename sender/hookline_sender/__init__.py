@@ -1,0 +1,87 @@
+"""Publish typed events and deliver them as signed webhooks, durably, over Redis.
+
+Declarations need only the base install, so that a contracts module stays light. `Publisher` and `Worker` are imported
+when they are first used, and need the extra `sender`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from hookline_sender.deployment import Deployment, DestinationRef
+from hookline_sender.errors import (
+    FanoutExceeded,
+    IdentityConflict,
+    InvalidDeployment,
+    InvalidPayload,
+    InvalidPlan,
+    NamespaceFull,
+    NotGranted,
+    PayloadTooLarge,
+    PlanMismatch,
+    RedisUnavailable,
+    UnboundEvent,
+    UnknownDelivery,
+    UnsafeDestination,
+    WeakDurability,
+)
+from hookline_sender.plan import Plan, Webhook
+from hookline_sender.policy import DeliveryPolicy, HooklineWarning
+from hookline_sender.publication import Publication, Receipt
+from hookline_shared.errors import HooklineError, InvalidEventType, InvalidSigningKey
+from hookline_shared.event import DomainEvent, EventType
+from hookline_shared.keys import SigningKey
+
+if TYPE_CHECKING:
+    from hookline_sender.publisher import Publisher
+    from hookline_sender.worker import Worker
+
+__all__ = [
+    "DeliveryPolicy",
+    "Deployment",
+    "DestinationRef",
+    "DomainEvent",
+    "EventType",
+    "FanoutExceeded",
+    "HooklineError",
+    "HooklineWarning",
+    "IdentityConflict",
+    "InvalidDeployment",
+    "InvalidEventType",
+    "InvalidPayload",
+    "InvalidPlan",
+    "InvalidSigningKey",
+    "NamespaceFull",
+    "NotGranted",
+    "PayloadTooLarge",
+    "Plan",
+    "PlanMismatch",
+    "Publication",
+    "Publisher",
+    "Receipt",
+    "RedisUnavailable",
+    "SigningKey",
+    "UnboundEvent",
+    "UnknownDelivery",
+    "UnsafeDestination",
+    "WeakDurability",
+    "Webhook",
+    "Worker",
+]
+
+_WITH_EXTRA = {"Publisher": "hookline_sender.publisher", "Worker": "hookline_sender.worker"}
+
+
+def __getattr__(name: str) -> object:
+    """Import what needs the extra, once, or say that it is missing."""
+    if name not in _WITH_EXTRA:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        value: object = getattr(importlib.import_module(_WITH_EXTRA[name]), name)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("hookline"):
+            raise
+        raise ImportError(f"{name} needs {missing.name}, install it with: pip install 'hookline[sender]'") from missing
+    globals()[name] = value
+    return value

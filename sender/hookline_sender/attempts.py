@@ -1,0 +1,178 @@
+"""One attempt of one claimed task: what may still be done with the lease, doing it, and what to settle.
+
+    turn sent            answer received        attempt starts                    believed_until
+        ├───────────────────┼──────────────────────┼───── timeout ─────┤                │
+        └────────────────────────── lease - margin ─────────────────────────────────────┘
+
+A lease is believed from the moment its turn was sent, because nobody knows when in the round trip Redis granted it,
+and less long than it lasts. An attempt whose timeout would reach past that does not start: another worker may own the
+task by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hookline_sender import destinations, webhook
+from hookline_sender.engine.records import Dead, Outcome, Released, Retry, Settlement
+from hookline_sender.errors import InvalidDeployment, UnsafeDestination
+from hookline_sender.policy import DeliveryPolicy, next_delay
+from hookline_shared.errors import InvalidSigningKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hookline_sender.deployment import Deployment
+    from hookline_sender.egress.transport import Transport
+    from hookline_sender.engine.records import ClaimedTask
+    from hookline_sender.plan import Plan
+
+log = logging.getLogger(__name__)
+
+
+def margin(lease: float) -> float:
+    """Seconds before a lease's end from which it is no longer believed."""
+    return max(1.0, lease / 6)
+
+
+@dataclass(frozen=True, slots=True)
+class RedisClock:
+    """Redis' time as one answer told it, carried on by this process' monotonic clock."""
+
+    redis_ms: int
+    monotonic: float
+
+    def at(self, monotonic: float) -> int:
+        """Redis' time in milliseconds at a moment of the monotonic clock."""
+        return self.redis_ms + round((monotonic - self.monotonic) * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claimed task with all that decides its attempt. `turn_sent` is the monotonic time before its turn was sent."""
+
+    task: ClaimedTask
+    policy: DeliveryPolicy
+    turn_sent: float
+    clock: RedisClock
+
+    @property
+    def believed_until(self) -> float:
+        """Monotonic time up to which the lease is certainly ours."""
+        lease = self.task.lease_ms / 1000
+        return self.turn_sent + lease - margin(lease)
+
+    def timeout(self, now: float) -> float:
+        """Seconds an attempt that starts at monotonic `now` may take; not above 0 when the delivery's time is over."""
+        return min(self.policy.timeout, (self.task.deadline_ms - self.clock.at(now)) / 1000)
+
+    def refusal(self, now: float) -> Outcome | None:
+        """Why no attempt may start at monotonic `now`; None when it may."""
+        timeout = self.timeout(now)
+        if timeout <= 0:
+            return Dead("deadline_exceeded", 0)
+        if now + timeout > self.believed_until:
+            return Released()
+        return None
+
+
+def settlement(claim: Claim, outcome: Outcome, rand: float) -> Settlement:
+    """What to tell the engine: a retry gets its backoff, or is dead if it was the last. `rand`: 0 to below 1."""
+    task, delay_ms = claim.task, 0
+    if isinstance(outcome, Retry):
+        if task.attempt >= claim.policy.attempts:
+            outcome = Dead(outcome.code, outcome.duration_ms, outcome.status)
+        else:
+            delay_ms = round(next_delay(claim.policy, task.attempt, rand, outcome.retry_after) * 1000)
+    return Settlement(task.delivery_id, task.token, outcome, delay_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """Makes attempts. URL and keys come from `environ` (None: the process' environment), read anew every time."""
+
+    plan: Plan
+    deployment: Deployment
+    transport: Transport
+    environ: Mapping[str, str] | None = None
+
+    async def make(self, claim: Claim) -> Outcome:
+        """The attempt's outcome, always. Cancelling it is the worker's way to interrupt: that is an outcome as well."""
+        started = time.monotonic()
+        refused = claim.refusal(started)
+        if refused is not None:
+            return refused
+        sent = _Sent(claim.believed_until)
+        try:
+            return await self._post(claim, started, sent)
+        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - one attempt must not end the worker
+            return _failed(error, claim.task.delivery_id, sent=bool(sent), duration_ms=_milliseconds_since(started))
+
+    async def _post(self, claim: Claim, started: float, sent: _Sent) -> Outcome:
+        task = claim.task
+        profile = self.plan.webhooks[task.binding].profile
+        event = self.plan.events.get(task.event)
+        destination = destinations.resolve(self.deployment, task.destination, self.environ, profile=profile)
+        return await webhook.attempt(
+            task,
+            destination,
+            self.transport,
+            timestamp_ms=claim.clock.at(started),
+            timeout=claim.timeout(started),
+            policy=claim.policy,
+            on_sent=sent,
+            name_event=event is not None and event.body == "payload",
+        )
+
+
+class _LeaseDoubted(Exception):
+    """The first byte of the request was about to be written when the lease was no longer believed."""
+
+
+class _Sent:
+    """Whether any byte of the request may have left. The last look at the lease, right before the first one does."""
+
+    __slots__ = ("_believed_until", "_yes")
+
+    def __init__(self, believed_until: float) -> None:
+        self._believed_until, self._yes = believed_until, False
+
+    def __call__(self) -> None:
+        if time.monotonic() > self._believed_until:  # the event loop was blocked since the attempt began
+            raise _LeaseDoubted
+        self._yes = True
+
+    def __bool__(self) -> bool:
+        return self._yes
+
+
+def _failed(error: BaseException, delivery_id: str, *, sent: bool, duration_ms: int) -> Outcome:
+    match error:
+        case asyncio.CancelledError():
+            return Retry("interrupted", duration_ms) if sent else Released()
+        case _LeaseDoubted():
+            return Released()
+        case InvalidDeployment() | InvalidSigningKey():
+            log.warning("%s cannot be delivered yet: %s", delivery_id, error)
+            return Retry("misconfigured", duration_ms)
+        case UnsafeDestination():
+            log.warning("%s will not be delivered: %s", delivery_id, error)
+            return Dead("unsafe_address", duration_ms)
+        case _:
+            log.error("the attempt of %s failed inside hookline: %s", delivery_id, where(error))
+            return Retry("internal_error", duration_ms)
+
+
+def where(error: BaseException) -> str:
+    """An error's type and traceback without its message, which may quote a payload."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    return f"{type(error).__qualname__}\n{frames}"
+
+
+def _milliseconds_since(started: float) -> int:
+    return round((time.monotonic() - started) * 1000)

@@ -1,0 +1,296 @@
+"""A worker at work: one loop that turns, and the attempts it started.
+
+    serve ──▶ turning ──stop()──▶ draining ──▶ ended
+                │  ▲                 │
+        trouble ▼  │ backoff         ├─ no more claims; what a late answer still brings is released
+                (attempts go on)     ├─ attempts get the largest timeout + 1 s, then they are interrupted
+                                     └─ everything finished is settled, for a few seconds more if Redis is away
+
+The loop itself never ends by an error: whatever a turn raises, the attempts in progress go on, and their outcomes wait
+until a turn gets through. Nothing is claimed meanwhile, so what waits is never more than the slots.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from functools import partial
+from random import random
+from typing import TYPE_CHECKING
+
+from hookline_sender.attempts import Claim, RedisClock, settlement, where
+from hookline_sender.engine import commands
+from hookline_sender.engine.records import Dead, Outcome, Released, Settlement, TurnAnswer, TurnRequest
+from hookline_sender.policy import decode_policy
+from hookline_sender.turning import BATCH, View, backoff, next_poll, pause
+from hookline_shared.errors import HooklineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hookline_sender.attempts import Attempts
+    from hookline_sender.engine.layout import Layout
+    from hookline_sender.engine.records import ClaimedTask
+    from hookline_sender.engine.store import RedisStore
+    from hookline_sender.plan import Plan
+    from hookline_sender.policy import DeliveryPolicy
+    from hookline_sender.turning import Asker
+
+log = logging.getLogger(__name__)
+
+SETTLE_LIMIT = 5.0  # seconds a stopping worker goes on trying to settle after its grace
+LISTEN = 60.0  # seconds of one wait for wake-ups; the polls do not depend on it
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    request: TurnRequest
+    sent: float
+
+
+class Policies:
+    """The policy each task was published under. Revisions of other plans are read from Redis once."""
+
+    def __init__(self, store: RedisStore, layout: Layout, plan: Plan) -> None:
+        self._store, self._layout = store, layout
+        self._known = {plan.revision: {name: webhook.policy for name, webhook in plan.webhooks.items()}}
+
+    async def load(self, tasks: Iterable[ClaimedTask]) -> None:
+        """Read what `of` will need for `tasks`. Raises HooklineError when Redis does not answer."""
+        for revision in {task.revision for task in tasks} - self._known.keys():
+            stored = await self._store.run(commands.policies(self._layout, revision))
+            self._known[revision] = {name: decode_policy(json.dumps(fields)) for name, fields in stored.items()}
+
+    def of(self, task: ClaimedTask) -> DeliveryPolicy | None:
+        """The task's policy, None when its revision could not be read or does not know the binding."""
+        return self._known.get(task.revision, {}).get(task.binding)
+
+
+class _Trouble:
+    """Something that lasts: logged when it begins, changes and ends, not every time it is met."""
+
+    def __init__(self, over: str) -> None:
+        self._over, self._text = over, ""
+
+    def met(self, text: str) -> None:
+        if text != self._text:
+            log.warning("%s", text)
+        self._text = text
+
+    def gone(self) -> None:
+        if self._text:
+            log.info("%s", self._over)
+        self._text = ""
+
+
+class TurnLoop:
+    """One run of a worker. `attempted` counts the attempts made, those given back not included."""
+
+    def __init__(
+        self,
+        store: RedisStore,
+        layout: Layout,
+        asker: Asker,
+        attempts: Attempts,
+        *,
+        policies: Policies,
+        concurrency: int,
+        rand: Callable[[], float] = random,
+    ) -> None:
+        self.attempted = 0
+        self._store, self._layout, self._asker = store, layout, asker
+        self._attempts, self._policies = attempts, policies
+        self._concurrency, self._rand = concurrency, rand
+        self._running: dict[asyncio.Task[Outcome], Claim] = {}
+        self._finished: deque[Settlement] = deque()
+        self._pending: _Turn | None = None
+        self._bell = asyncio.Event()
+        self._stopping = self._woken = self._backlog = False
+        self._last_turn = self._poll_at = self._retry_at = 0.0
+        self._failures = self._empty_turns = 0
+        self._turn_trouble = _Trouble("turns get through again")
+        self._claim_trouble = _Trouble("claiming goes on")
+
+    async def serve(self) -> None:
+        """Work until `stop` is called, then drain. Cancelling this interrupts the attempts and settles nothing."""
+        listener = asyncio.create_task(self._listen(), name="hookline-wake")
+        try:
+            while not self._stopping:
+                await self._step()
+            await self._drain()
+        finally:
+            listener.cancel()
+            await asyncio.gather(listener, self._interrupt(), return_exceptions=True)
+
+    async def once(self) -> int:
+        """One turn, its attempts, their settlement: how many attempts that were. Raises what the turn raises."""
+        try:
+            await self._store.ready()
+            await self._turn(self._concurrency)
+            self.stop()
+            await self._drain()
+        finally:
+            await self._interrupt()
+        return self.attempted
+
+    def stop(self) -> None:
+        """Claim nothing more and begin to drain. Safe to call twice."""
+        self._stopping = True
+        self._bell.set()
+
+    async def _step(self) -> None:
+        self._bell.clear()
+        free = await self._free_slots()
+        now = time.monotonic()
+        if now < self._retry_at:
+            await self._rest(self._retry_at - now)
+        elif self._pending is None and (wait := pause(self._view(now, free))) > 0:
+            await self._rest(wait)
+        else:
+            await self._turn_or_back_off(free)
+
+    async def _drain(self) -> None:
+        longest = max((claim.policy.timeout for claim in self._running.values()), default=0.0)
+        interrupt_at = time.monotonic() + longest + 1.0
+        while self._running or self._finished or self._pending:
+            self._bell.clear()
+            now = time.monotonic()
+            if now >= interrupt_at + SETTLE_LIMIT:
+                log.error("stopped with unsettled attempts: their leases will lapse and they will be repeated")
+                return
+            if now >= interrupt_at:
+                await self._interrupt()
+            if now < self._retry_at:
+                await self._rest(self._retry_at - now)
+            elif self._finished or self._pending:
+                await self._turn_or_back_off(0)
+            elif self._running:
+                await self._rest(interrupt_at - now)
+
+    async def _turn_or_back_off(self, free: int) -> None:
+        try:
+            await self._turn(free)
+        except HooklineError as error:
+            trouble = str(error)
+        except Exception as error:  # noqa: BLE001 - a bug met in one turn must not end the worker
+            trouble = where(error)
+        else:
+            self._failures = 0
+            self._turn_trouble.gone()
+            return
+        self._failures += 1
+        self._retry_at = time.monotonic() + backoff(self._failures, self._rand())
+        self._turn_trouble.met(trouble)
+
+    async def _turn(self, free: int) -> None:
+        turn = self._pending or self._new_turn(free)
+        # A repeated turn that was never executed must not claim: not while stopping, nor from a server that came back
+        # and was not looked at yet. One that was executed answers with its claims all the same.
+        if not free or self._failures:
+            turn = replace(turn, request=replace(turn.request, slots=0))
+        self._pending = turn
+        self._last_turn = time.monotonic()
+        self._woken = self._woken and not turn.request.slots
+        answer = await self._store.run(commands.turn(self._layout, self._asker.fingerprint, turn.request))
+        self._pending = None
+        received = time.monotonic()
+        self._look_ahead(turn.request, answer, received)
+        await self._accept(turn, answer, received)
+
+    def _new_turn(self, free: int) -> _Turn:
+        batch = [self._finished.popleft() for _ in range(min(BATCH, len(self._finished)))]
+        return _Turn(self._asker.turn(batch, free), time.monotonic())
+
+    def _look_ahead(self, request: TurnRequest, answer: TurnAnswer, received: float) -> None:
+        lost = sum(word == "lost" for word in answer.settled)
+        if lost:
+            log.warning("%d outcomes came too late: another worker owns or has settled these tasks", lost)
+        if request.slots:
+            self._backlog = answer.backlog and bool(answer.tasks)
+            self._empty_turns = 0 if answer.tasks else self._empty_turns + 1
+        busy = bool(self._running or answer.tasks)
+        self._poll_at = received + next_poll(answer, busy=busy, empty_turns=self._empty_turns)
+
+    async def _accept(self, turn: _Turn, answer: TurnAnswer, received: float) -> None:
+        try:
+            await self._policies.load(answer.tasks)
+        except HooklineError as error:
+            self._turn_trouble.met(str(error))
+        clock = RedisClock(answer.now_ms, received)
+        for task in answer.tasks:
+            policy = self._policies.of(task)
+            if policy is None or self._stopping:
+                self._finished.append(Settlement(task.delivery_id, task.token, Released()))
+            else:
+                self._start(Claim(task, policy, turn.sent, clock))
+
+    def _start(self, claim: Claim) -> None:
+        attempt = asyncio.create_task(self._attempts.make(claim))
+        self._running[attempt] = claim
+        attempt.add_done_callback(partial(self._finish, claim))
+
+    def _finish(self, claim: Claim, attempt: asyncio.Task[Outcome]) -> None:
+        del self._running[attempt]
+        outcome = Released() if attempt.cancelled() else attempt.result()  # cancelled: before its first step
+        self.attempted += not isinstance(outcome, Released)
+        settled = settlement(claim, outcome, self._rand())
+        if isinstance(settled.outcome, Dead):
+            _report(claim.task, settled.outcome)
+        self._finished.append(settled)
+        self._bell.set()
+
+    async def _interrupt(self) -> None:
+        for attempt in self._running:
+            attempt.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def _free_slots(self) -> int:
+        try:
+            await self._store.ready()
+        except HooklineError as error:
+            self._claim_trouble.met(f"claiming has stopped: {error}")
+            return 0
+        self._claim_trouble.gone()
+        return self._concurrency - len(self._running)
+
+    def _view(self, now: float, free: int) -> View:
+        return View(
+            now=now,
+            running=len(self._running),
+            finished=len(self._finished),
+            free=free,
+            concurrency=self._concurrency,
+            woken=self._woken,
+            backlog=self._backlog,
+            last_turn=self._last_turn,
+            poll_at=self._poll_at,
+        )
+
+    async def _rest(self, seconds: float) -> None:
+        alarm = asyncio.get_running_loop().call_later(seconds, self._bell.set)
+        try:
+            await self._bell.wait()
+        finally:
+            alarm.cancel()
+
+    async def _listen(self) -> None:
+        while True:
+            await self._store.wait_wake(LISTEN)
+            self._woken = True
+            self._bell.set()
+
+
+def _report(task: ClaimedTask, dead: Dead) -> None:
+    reason = dead.detail or (f"status {dead.status}" if dead.status else "no answer")
+    log.warning(
+        "%s to %s is a dead letter after attempt %d: %s, %s",
+        task.delivery_id,
+        task.destination,
+        task.attempt,
+        dead.code,
+        reason,
+    )
