@@ -18,7 +18,8 @@ class WakeUps:
 
     def __init__(self, url: str, channel: str) -> None:
         # No read timeout: silence is normal here. A half-open connection costs nothing but the wake-ups.
-        self._pool = connection_pool(url, socket_timeout=None, socket_connect_timeout=5.0, socket_keepalive=True)
+        keepalive = {} if url.startswith("unix:") else {"socket_keepalive": True}
+        self._pool = connection_pool(url, socket_timeout=None, socket_connect_timeout=5.0, **keepalive)
         self._channel = channel
         self._woken = asyncio.Event()
         self._listener: asyncio.Task[None] | None = None
