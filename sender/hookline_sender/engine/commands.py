@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from hookline_sender.engine import codes
 from hookline_sender.engine.layout import DELIVERY_ID_LENGTH, LANE_LENGTH, LAYOUT_VERSION, PID_LENGTH, Layout
+from hookline_sender.engine.packing import pack_envelope, pack_trace, unpack_envelope, unpack_trace
 from hookline_sender.engine.records import (
     Attempt,
     ClaimedTask,
@@ -153,13 +154,9 @@ def publish(layout: Layout, request: PublishRequest) -> Command[Published]:
         request.fingerprint,
         request.revision,
         request.digest,
-        request.event,
         request.event_index,
-        request.tenant,
-        request.event_key,
-        request.content_type,
-        request.body,
-        request.traceparent,
+        pack_envelope((request.event, request.tenant, request.event_key, request.content_type), request.body),
+        pack_trace(request.traceparent),
         request.delay_ms,
         aggregate,
     ]
@@ -232,10 +229,10 @@ def turn(layout: Layout, fingerprint: str, request: TurnRequest) -> Command[Turn
         if raw[0] != b"turn":
             raise _unbound(layout)
         now, words, tasks, publications, soonest, backlog = raw[1:7]
-        bodies = {item[0]: item[1:] for item in publications}
+        bodies = {pid: envelope for pid, envelope in publications}
         return TurnAnswer(
             now_ms=now,
-            tasks=tuple(_claimed(task, bodies, now, request.token) for task in tasks if _has_body(task, bodies)),
+            tasks=tuple(_claimed(task, bodies[task[0]], now, request.token) for task in tasks if bodies[task[0]]),
             settled=tuple(_text(word) for word in words),
             next_due_ms=None if soonest < 0 else soonest,
             backlog=bool(backlog),
@@ -244,23 +241,19 @@ def turn(layout: Layout, fingerprint: str, request: TurnRequest) -> Command[Turn
     return Command(script("turn"), (layout.meta,), tuple(args), parse)
 
 
-def _has_body(task: list[Any], bodies: Mapping[bytes, list[Any]]) -> bool:
-    return bodies[task[0]][4] is not None
-
-
-def _claimed(task: list[Any], bodies: Mapping[bytes, list[Any]], now: int, token: bytes) -> ClaimedTask:
+def _claimed(task: list[Any], envelope: bytes, now: int, token: bytes) -> ClaimedTask:
     pid, lane, binding, destination, attempt, fence, deadline, revision, trace, lease = task
-    event, tenant, event_key, content_type, body = bodies[pid]
+    (event, tenant, event_key, content_type), body = unpack_envelope(envelope)
     return ClaimedTask(
         delivery_id=_text(pid + lane),
         binding=_text(binding),
         destination=_text(destination),
-        event=_text(event),
-        tenant=_text(tenant),
-        event_key=_text(event_key),
-        content_type=_text(content_type),
+        event=event,
+        tenant=tenant,
+        event_key=event_key,
+        content_type=content_type,
         body=body,
-        traceparent=_text(trace),
+        traceparent=unpack_trace(trace),
         attempt=attempt,
         fence=fence,
         revision=_text(revision),
@@ -321,7 +314,7 @@ def inspect(layout: Layout, delivery_id: str) -> Command[DeliveryRecord]:
             created_ms=created,
             revision=_text(revision),
             event=_text(event),
-            traceparent=_text(trace),
+            traceparent=unpack_trace(trace),
             binding=_text(binding),
             destination=_text(destination),
             lease_until_ms=None if lease < 0 else lease,

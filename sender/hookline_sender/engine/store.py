@@ -124,7 +124,9 @@ class RedisStore:
             self.layout,
             fingerprint=plan.fingerprint,
             revision=plan.revision,
-            bindings=[(each.name, f"{each.kind}:{each.policy.ordering}", encode_policy(each.policy)) for each in webhooks],
+            bindings=[
+                (each.name, f"{each.kind}:{each.policy.ordering}", encode_policy(each.policy)) for each in webhooks
+            ],
             events=list(plan.events),
             max_records=self._deployment.max_records,
             retention_ms=self._deployment.retention_ms,
@@ -146,7 +148,9 @@ class RedisStore:
             for i, reply in zip(unknown, again[len(loads) :], strict=False):
                 replies[i] = reply
             confirmed = again[len(loads) + len(unknown)] if confirmed is not None else None
-        if confirmed is not None and (isinstance(confirmed, ResponseError) or confirmed < self._deployment.min_replicas):
+        if confirmed is not None and (
+            isinstance(confirmed, ResponseError) or confirmed < self._deployment.min_replicas
+        ):
             raise RedisUnavailable(
                 f"Redis at {shown(self._deployment.redis_url)} has it, but not all of {self._deployment.min_replicas} "
                 "replicas confirmed in time (min_replicas): repeat with the same id, which is always safe"

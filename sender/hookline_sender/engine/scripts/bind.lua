@@ -45,7 +45,7 @@ if not accepted then
 end
 
 if call('EXISTS', key('plan:' .. revision)) == 0 then
-  local fields = { 'v', call('HINCRBY', KEYS[1], 'revisions', 1), 'n', 0 }
+  local fields = { 'v', call('HINCRBY', KEYS[1], 'revisions', 1) }
   for i = 8, last, 3 do
     fields[#fields + 1] = 'p:' .. ARGV[i]
     fields[#fields + 1] = ARGV[i + 2]
@@ -60,8 +60,9 @@ end
 for field, bound in pairs(meta) do
   local old = string.sub(field, 1, 4) == 'rev:' and string.sub(field, 5)
   if old and old ~= revision and tonumber(bound) < now - DAY
-    and (tonumber(call('HGET', key('plan:' .. old), 'n') or '0') <= 0) then
+    and (tonumber(call('HGET', key('cnt'), 'n:' .. old) or '0') <= 0) then
     call('DEL', key('plan:' .. old))
+    call('HDEL', key('cnt'), 'n:' .. old)
     call('HDEL', KEYS[1], field)
   end
 end

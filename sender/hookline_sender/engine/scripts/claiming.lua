@@ -27,7 +27,7 @@ end
 
 -- 'take', 'drop' (its place in the queue is all that is left of it), 'late' or 'wait'.
 local function verdict(r, now)
-  if not r or r.state >= RUNNING then return 'drop' end
+  if not r or r.state > RUNNING then return 'drop' end
   if now >= r.deadline then return 'late' end
   if has(r.flags, F_ORDERED) and r.due > now then return 'wait' end
   return 'take'
@@ -54,14 +54,14 @@ local function look(d, now, room, turn)
       taken[#taken + 1] = t
       if not turn.bodies[pid] then
         turn.bodies[pid] = true
-        turn.bytes = turn.bytes + call('HSTRLEN', key('P:' .. pid), 'b')
+        turn.bytes = turn.bytes + call('STRLEN', key('P:' .. pid))
       end
     end
   end
   return consumed, taken
 end
 
--- Leases first, then records, then the queue: whatever fails, no task is without an owner or a place.
+-- Leases first, then the queue: whatever fails, no task is without an owner or a place.
 local function claim_lane(lane, quota, now, turn)
   local d = lane_state(lane)
   if not d then return 0 end
@@ -73,13 +73,11 @@ local function claim_lane(lane, quota, now, turn)
   for _, t in ipairs(taken) do
     t.lease = lease_of(turn.lease, policy_of(t.revision, d.binding))
     leases[#leases + 1] = now + t.lease
-    leases[#leases + 1] = t.did
+    leases[#leases + 1] = t.did .. turn.token
   end
   if #leases > 0 then call('ZADD', key('leases'), unpack(leases)) end
   for _, t in ipairs(taken) do
-    local r = t.record
-    r.state, r.attempts, r.fence, r.token = RUNNING, math.min(r.attempts + 1, 255), r.fence + 1, turn.token
-    store(t.pid, lane, r)
+    started(t, t.record, turn.token)
     turn.tasks[#turn.tasks + 1] = t
   end
   if consumed > 0 then call('LTRIM', key('q:' .. lane), consumed, -1) end

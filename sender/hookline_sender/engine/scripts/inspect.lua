@@ -9,7 +9,9 @@ local d = call('HMGET', key('D:' .. lane), 'b', 'd')
 local now = clock()
 local state = r.state
 if state == WAITING and r.due <= now and not has(r.flags, F_ORDERED) then state = ACCEPTED end
+local lease = state < COMPLETED and find_lease(did)
+if lease then state, r.attempts, r.fence = RUNNING, r.attempts + 1, r.fence + 1 end
 return { 'task', now, state, r.flags, r.attempts, r.fence, r.code, r.status, r.duration, r.releases, r.due, r.deadline,
   created, hex(revision), call('HGET', key('plan:' .. hex(revision)), 'e:' .. event) or '', v[2] or '',
   d[1] or '', d[2] or '', call('HGET', key('H:' .. did), 'a') or '',
-  tonumber(call('ZSCORE', key('leases'), did) or '-1') }
+  tonumber(lease and call('ZSCORE', key('leases'), lease) or '-1') }

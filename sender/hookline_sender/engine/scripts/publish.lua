@@ -1,7 +1,9 @@
 -- One publication becomes one task per target, or nothing at all. As two commands, a crash between them would leave
 -- an acknowledged event without tasks, or tasks without their body. Everything is checked before the first write.
+-- ARGV: pid, nonce, fingerprint, revision, digest, event index, envelope, trace, delay ms, aggregate, then six for each
+-- task: lane, binding, destination, ordered, deadline ms, concurrency.
 local pid, nonce, fingerprint, revision, digest = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local delay, aggregate, first = tonumber(ARGV[13]), ARGV[14], 15
+local delay, aggregate, first = tonumber(ARGV[9]), ARGV[10], 11
 local now = clock()
 
 if not accepted_plan(fingerprint, now) then return { 'unbound' } end
@@ -23,10 +25,10 @@ local open = tonumber(call('HGET', key('cnt'), 'open')) or 0
 local limit = tonumber(call('HGET', KEYS[1], 'max_records'))
 if open + tasks > limit then return { 'full', open, limit } end
 
-call('HSET', key('P:' .. pid), 'e', ARGV[6], 'n', ARGV[8], 'i', ARGV[9], 'c', ARGV[10], 'b', ARGV[11])
+call('SET', key('P:' .. pid), ARGV[7])
 local created = math.floor(now / 1000)
 local fields = { 'h', struct.pack(HEAD, digest, now, tasks, bytes(revision), bytes(fingerprint), aggregate,
-  tonumber(ARGV[7]), nonce), 't', ARGV[12] }
+  tonumber(ARGV[6]), nonce), 't', ARGV[8] }
 for i = first, #ARGV, 6 do
   fields[#fields + 1] = ARGV[i]
   fields[#fields + 1] = pack_record({
@@ -37,7 +39,6 @@ end
 -- `o` counts the tasks that still need the body; a single task needs no counter.
 if tasks > 1 then fields[#fields + 1] = 'o'; fields[#fields + 1] = tasks end
 call('HSET', key('S:' .. pid), unpack(fields))
-call('HINCRBY', key('plan:' .. revision), 'n', 1)
 
 local function lane_of(i)
   local lane, cap = ARGV[i], tonumber(ARGV[i + 5])
@@ -79,6 +80,7 @@ for i = first, #ARGV, 6 do
   answer[#answer + 1] = ARGV[i]
 end
 count('open', tasks)
+count('n:' .. revision, 1)
 flush_counts()
 if wake then call('PUBLISH', key('wake'), '') end
 return answer

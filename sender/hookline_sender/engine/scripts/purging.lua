@@ -53,6 +53,6 @@ local function purge(limit, now)
     end
   end
   if #gone > 0 then call('ZREM', key('fin'), unpack(gone)) end
-  for revision, n in pairs(less) do call('HINCRBY', key('plan:' .. hex(revision)), 'n', -n) end
+  for revision, n in pairs(less) do count('n:' .. hex(revision), -n) end
   return done + #old
 end

@@ -4,7 +4,7 @@ local function reap_one(t, r, now)
   local d = t.lane_state
   local policy = policy_of(t.revision, d.binding)
   local lost = math.min(streak(r.flags) + 1, 3)
-  r.code, r.status, r.duration, r.token = CODES.worker_lost, 0, 0, NO_TOKEN
+  r.code, r.status, r.duration = CODES.worker_lost, 0, 0
   r.flags = with_streak(r.flags, lost)
   remember(t.did, r, now, '-')
   count('worker_lost', 1)
@@ -16,11 +16,12 @@ end
 local function reap(limit, now)
   local lapsed, touched, reaped = call('ZRANGEBYSCORE', key('leases'), '-inf', now, 'LIMIT', 0, limit), {}, 0
   local free = {}
-  for _, did in ipairs(lapsed) do
-    local lane = string.sub(did, 23)
+  for _, member in ipairs(lapsed) do
+    local did, lane = string.sub(member, 1, 38), string.sub(member, 23, 38)
     local done = guarded(lane, now, function()
       local t, r = load_task(did)
-      if t and t.lane_state and r.state == RUNNING then
+      if t and t.lane_state and r.state < COMPLETED then
+        started(t, r, NO_TOKEN)
         reap_one(t, r, now)
         touched[lane] = t.lane_state
         reaped = reaped + 1
@@ -28,7 +29,7 @@ local function reap(limit, now)
       return true
     end)
     -- In a broken lane the lease is kept for later, so that the task is not stranded when the lane is mended.
-    if done then free[#free + 1] = did else call('ZADD', key('leases'), now + 60000, did) end
+    if done then free[#free + 1] = member else call('ZADD', key('leases'), now + 60000, member) end
   end
   if #free > 0 then call('ZREM', key('leases'), unpack(free)) end
   for lane, d in pairs(touched) do guarded(lane, now, resched, d, now) end

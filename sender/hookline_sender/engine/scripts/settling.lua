@@ -1,10 +1,15 @@
--- The end of an attempt. Only the token of the claim may report it; said twice it changes nothing and answers alike.
+-- The end of an attempt. Only the token of the claim may report it; said twice it changes nothing and answers alike,
+-- because the token stays in the record.
 local MAX_RELEASES = 8
 
 local function settle_one(s, now, worker, touched)
   local t, r = load_task(s.did)
-  if not t or r.token ~= s.token then return 'lost' end
-  if r.state ~= RUNNING or not t.lane_state then return WORDS[r.state] end
+  if not t then return 'lost' end
+  if not call('ZSCORE', key('leases'), s.did .. s.token) then
+    return r.token == s.token and WORDS[r.state] or 'lost'
+  end
+  if not t.lane_state or r.state > RUNNING then return WORDS[r.state] end
+  started(t, r, s.token)
   touched[t.lane_state.lane], s.ended = t.lane_state, true
   if s.kind == 'l' then
     if has(r.flags, F_CANCEL) then return finish(t, r, CANCELLED, now) end
@@ -31,7 +36,7 @@ local function settle_all(first, n, now, worker)
     local word = guarded(string.sub(s.did, 23), now, settle_one, s, now, worker, touched) or 'broken'
     if word == 'lost' then count('settle_lost', 1) end
     -- A lease that could not be settled stays, so that it lapses and is tried again.
-    if s.ended and word ~= 'broken' then free[#free + 1] = s.did end
+    if s.ended and word ~= 'broken' then free[#free + 1] = s.did .. s.token end
     words[#words + 1] = word
   end
   if #free > 0 then call('ZREM', key('leases'), unpack(free)) end

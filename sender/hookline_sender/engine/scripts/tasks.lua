@@ -50,12 +50,12 @@ end
 
 local function store(pid, lane, r) call('HSET', key('S:' .. pid), lane, pack_record(r)) end
 
--- A task leaves the unfinished ones for good. `was_running`: it held a slot of its lane.
+-- A task leaves the unfinished ones for good.
 local function finish(t, r, state, now)
   local d = t.lane_state
-  if r.state == RUNNING then d.flight = d.flight - 1 end
+  if t.running then d.flight = d.flight - 1 end
   d.open = d.open - 1
-  r.state = state
+  r.state, r.flags = state, t.running and without(r.flags, F_QUEUED) or r.flags
   store(t.pid, d.lane, r)
   count('open', -1)
   count('o:' .. d.binding, -1)
@@ -72,7 +72,7 @@ end
 -- Back into the lane. In an ordered lane the task stays at the head and holds the rest until it is due.
 local function requeue(t, r, due, now)
   local d = t.lane_state
-  if r.state == RUNNING then d.flight = d.flight - 1 end
+  if t.running then d.flight = d.flight - 1 end
   r.due, r.state, r.flags = due, due > now and WAITING or ACCEPTED, with(r.flags, F_QUEUED)
   store(t.pid, d.lane, r)
   if due > now and not d.ordered then
@@ -102,4 +102,9 @@ local function load_task(did)
   local _, created, tasks, revision = struct.unpack(HEAD, v[1])
   return { pid = pid, did = did, created = created, tasks = tasks, revision = revision,
            lane_state = lane_state(lane) }, unpack_record(v[2])
+end
+
+-- What a claim changes of the record: it is written when the attempt ends.
+local function started(t, r, token)
+  t.running, r.attempts, r.fence, r.token = true, math.min(r.attempts + 1, 255), r.fence + 1, token
 end

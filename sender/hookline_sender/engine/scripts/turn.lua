@@ -24,12 +24,20 @@ local function replayed()
   return cmsgpack.unpack(string.sub(last, #sequence + 1))
 end
 
-local function held(did, by)
-  local t, r = load_task(did)
-  if not t or not t.lane_state or r.state ~= RUNNING or r.token ~= by then return nil end
-  t.record, t.lease = r, lease_of(lease, policy_of(t.revision, t.lane_state.binding))
-  t.traceparent = call('HGET', key('S:' .. t.pid), 't')
-  return t
+-- What the remembered turn claimed and still holds. Its leases lapse no sooner than one lease after it.
+local function held(by, since)
+  local tasks = {}
+  for _, member in ipairs(call('ZRANGEBYSCORE', key('leases'), since + lease, '+inf')) do
+    local t, r
+    if string.sub(member, 39) == by then t, r = load_task(string.sub(member, 1, 38)) end
+    if t and t.lane_state then
+      started(t, r, by)
+      t.record, t.lease = r, lease_of(lease, policy_of(t.revision, t.lane_state.binding))
+      t.traceparent = call('HGET', key('S:' .. t.pid), 't')
+      tasks[#tasks + 1] = t
+    end
+  end
+  return tasks
 end
 
 -- When something known may next be claimed, and whether something already may.
@@ -52,7 +60,7 @@ local function reply(words, tasks)
                       t.traceparent or '', t.lease }
     if not seen[t.pid] then
       seen[t.pid] = true
-      bodies[#bodies + 1] = { t.pid, unpack(call('HMGET', key('P:' .. t.pid), 'e', 'n', 'i', 'c', 'b')) }
+      bodies[#bodies + 1] = { t.pid, call('GET', key('P:' .. t.pid)) }
     end
   end
   local soonest = outlook()
@@ -60,14 +68,7 @@ local function reply(words, tasks)
 end
 
 local last = replayed()
-if last then
-  local tasks = {}
-  for _, did in ipairs(last.dids) do
-    local t = held(did, last.token)
-    if t then tasks[#tasks + 1] = t end
-  end
-  return reply(last.words, tasks)
-end
+if last then return reply(last.words, held(last.token, last.now)) end
 
 local turn = { token = token, lease = lease, bytes = 0, max_bytes = MAX_BYTES, bodies = {}, tasks = {} }
 local words = settle_all(first + 1, settlements, now, worker)
@@ -77,9 +78,7 @@ flush_ended(function() return now end)
 purge(SHARE, now)
 flush_counts()
 if #words > 0 or #turn.tasks > 0 then
-  local dids = {}
-  for i, t in ipairs(turn.tasks) do dids[i] = t.did end
-  call('SET', memory, sequence .. cmsgpack.pack({ token = token, words = words, dids = dids }), 'PX',
+  call('SET', memory, sequence .. cmsgpack.pack({ token = token, words = words, now = now }), 'PX',
     math.max(60000, lease * 4))
 end
 return reply(words, turn.tasks)
