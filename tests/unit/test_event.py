@@ -3,7 +3,8 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -131,7 +132,7 @@ def test_big_integers_and_floats_keep_every_digit(number: float) -> None:
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_nan_and_infinity_are_refused_wherever_they_hide(number: float) -> None:
     numbers = EventType("numbers", Numbers)
-    hidden = [
+    hidden: list[tuple[EventType[Any], BaseModel]] = [
         (ORDER_PAID, OrderPaid(order_id="1", amount=number)),
         (ANYTHING, Anything.model_validate({"deep": [{"er": (1, number)}]})),
         (numbers, Numbers([None, number])),
@@ -265,12 +266,12 @@ def test_many_faults_are_counted() -> None:
         decode_event(strict, body)
 
 
-NEARLY = st.builds(
-    lambda body, cut, junk: body[:cut] + junk + body[cut:],
-    st.just(encode(ORDER_PAID, PAYLOAD)),
-    st.integers(0, 300),
-    st.binary(max_size=3),
-)
+def spoilt(cut: int, junk: bytes) -> bytes:
+    body = encode(ORDER_PAID, PAYLOAD)
+    return body[:cut] + junk + body[cut:]
+
+
+NEARLY = st.builds(spoilt, st.integers(0, 300), st.binary(max_size=3))
 
 
 @given(st.one_of(st.binary(), NEARLY, JSON.map(lambda value: json.dumps(value).encode())))
@@ -294,6 +295,9 @@ def test_a_type_that_cannot_be_shown_is_none(body: bytes) -> None:
     assert peek_type(b'{"type":"%b"}' % (b"a" * 129)) is None
 
 
+declare = partial(cast("Any", EventType), model=OrderPaid)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -312,7 +316,7 @@ def test_a_type_that_cannot_be_shown_is_none(body: bytes) -> None:
 )
 def test_a_bad_declaration_is_refused_where_it_is_made(name: Any, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidEventType) as caught:
-        EventType(name, **({"model": OrderPaid} | options))
+        declare(name, **options)
     assert isinstance(caught.value, HooklineError)
 
 
