@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from hookline_sender.attempts import Claim, RedisClock, settlement, where
 from hookline_sender.engine import commands
 from hookline_sender.engine.records import Dead, Outcome, Released, Settlement, TurnAnswer, TurnRequest
+from hookline_sender.errors import PlanMismatch
 from hookline_sender.policy import decode_policy
 from hookline_sender.turning import BATCH, View, backoff, next_poll, pause
 from hookline_shared.errors import HooklineError
@@ -195,7 +196,11 @@ class TurnLoop:
         self._pending = turn
         self._last_turn = time.monotonic()
         self._woken = self._woken and not turn.request.slots
-        answer = await self._store.run(commands.turn(self._layout, self._asker.fingerprint, turn.request))
+        try:
+            answer = await self._store.run(commands.turn(self._layout, self._asker.fingerprint, turn.request))
+        except PlanMismatch:  # it has settled, and will never claim
+            self._pending = None
+            raise
         self._pending = None
         received = time.monotonic()
         self._look_ahead(turn.request, answer, received)
