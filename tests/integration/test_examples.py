@@ -1,0 +1,75 @@
+"""Each example runs, against real servers."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from hookline_receiver.testing import sign_request
+from hookline_sender import SigningKey, Worker
+from tests.support import run, serve
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+KEY = SigningKey.generate()
+
+
+@pytest.fixture
+def environ(monkeypatch: pytest.MonkeyPatch, redis_url: str, namespace: str) -> pytest.MonkeyPatch:
+    """The variables that the examples name."""
+    monkeypatch.setenv("HOOKLINE_REDIS_URL", redis_url)
+    monkeypatch.setenv("HOOKLINE_NAMESPACE", namespace)
+    monkeypatch.setenv("HOOKLINE_GRANTS", "publish:order.paid")
+    monkeypatch.setenv("HOOKLINE_ALLOW_LOOPBACK_HTTP", "1")
+    monkeypatch.setenv("HOOKLINE_WEBHOOK_BILLING_KEY", KEY.reveal())
+    monkeypatch.setenv("SHOP_KEYS", KEY.reveal())
+    return monkeypatch
+
+
+def load(name: str) -> ModuleType:
+    """An example as a module of its own, imported anew."""
+    spec = importlib.util.spec_from_file_location(f"example_{name}_{os.urandom(4).hex()}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("app", ["app", "fastapi_app"])
+def test_the_publisher_service_and_the_receiver_app_work_together(environ: pytest.MonkeyPatch, app: str) -> None:
+    publisher, receiver = load("publisher_service"), load("receiver_app")
+    with serve(getattr(receiver, app)) as receiving, serve(publisher.app) as publishing:
+        environ.setenv("HOOKLINE_WEBHOOK_BILLING_URL", f"{receiving}/hooks/shop")
+        first, second = (
+            httpx.post(f"{publishing}/orders/o-1/payment", json={"amount_cents": 1999}, trust_env=False)
+            for _ in range(2)
+        )
+        attempts = run(Worker(publisher.plan).run_once())
+    assert (first.json()["duplicate"], second.json()["duplicate"]) == (False, True)
+    assert first.json()["deliveries"] == second.json()["deliveries"]
+    assert (attempts, receiver.invoices) == (1, {"o-1": 1999})
+
+
+def _paths() -> list[str]:
+    return ["/hooks/shop", "/hooks/shop/", "/hooks//shop", "//hooks/shop", "/hooks/shop?x=1"]
+
+
+@pytest.mark.usefixtures("environ")
+@pytest.mark.parametrize("app", ["app", "fastapi_app"])
+def test_the_documented_path_never_answers_a_redirect(app: str) -> None:
+    body: dict[str, Any] = {"order_id": "o-2", "amount_cents": 5}
+    headers, content = sign_request("order.paid", body, key=KEY)
+    with serve(getattr(load("receiver_app"), app)) as url:
+        statuses = {
+            method: httpx.request(method, f"{url}/hooks/shop", headers=headers, content=content, trust_env=False).status_code
+            for method in ("POST", "GET", "PUT")
+        }
+    assert statuses == {"POST": 204, "GET": 405, "PUT": 405}
