@@ -7,8 +7,9 @@ needs HOOKLINE_WEBHOOK_BILLING_URL and HOOKLINE_WEBHOOK_BILLING_KEY as well.
 """
 
 from fastapi import FastAPI
-from hookline_sender import Plan, Publisher
 from pydantic import BaseModel
+
+from hookline_sender import Plan, Publisher
 
 
 class OrderPaid(BaseModel):

@@ -5,10 +5,11 @@ Needs:   HOOKLINE_REDIS_URL, and in SHOP_KEYS the signing key; during a rotation
 """
 
 from fastapi import FastAPI
-from hookline_receiver import Delivery, DomainEvent, Receiver, RedisLedger, Reject, SigningKey
 from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.routing import Route
+
+from hookline_receiver import Delivery, DomainEvent, Receiver, RedisLedger, Reject, SigningKey
 
 
 class OrderPaid(BaseModel):

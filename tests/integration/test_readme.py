@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -61,7 +62,8 @@ def test_the_sender_and_the_receiver_of_the_readme_deliver_once(redis_server: Em
         assert process.poll() is None, output.read_text()
         assert output.read_bytes().count(b"paid: 42") == 1
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
         process.wait(20)
     assert output.read_bytes().count(b"paid: 42") == 1, output.read_text()
 

@@ -1,0 +1,95 @@
+"""A Redis server that is killed has every publication it acknowledged, whole."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hookline_receiver import SigningKey
+from hookline_sender import HooklineError, Publisher, Worker
+from hookline_sender.egress.transport import WireResponse
+from tests.support import run, server
+from tests.support_crash import ROUNDS, Parcel, crash_deployment, crash_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hookline_sender.egress.transport import Headers
+    from hookline_sender.embedded import EmbeddedServer
+
+WEBHOOKS = ("depot", "customs", "customer")
+
+
+class Recording:
+    """A transport that keeps what it is given and answers 204."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, bytes]] = []
+
+    async def post(
+        self,
+        url: str,
+        headers: Headers,
+        body: bytes,
+        *,
+        deadline: float,
+        destination: str,
+        on_sent: Callable[[], None] | None = None,
+    ) -> WireResponse:
+        if on_sent is not None:
+            on_sent()
+        self.sent.append((destination, body))
+        return WireResponse(204)
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def acknowledged_until_killed(redis: EmbeddedServer, namespace: str, seconds: float) -> set[int]:
+    plan = crash_plan(*WEBHOOKS)
+    numbers, acknowledged = iter(range(1_000_000)), set[int]()
+
+    async def keep_publishing(publisher: Publisher) -> None:
+        with suppress(HooklineError):
+            while True:
+                number = next(numbers)
+                event = plan.events["parcel.sent"]
+                await publisher.publish(event, Parcel(number=number), id=f"parcel-{number}")
+                acknowledged.add(number)
+
+    async with Publisher(plan, crash_deployment(redis.url, namespace)) as publisher:
+        callers = [asyncio.create_task(keep_publishing(publisher)) for _ in range(50)]
+        await asyncio.sleep(seconds)
+        redis.kill()
+        await asyncio.gather(*callers)
+    return acknowledged
+
+
+async def delivered_after_restart(redis: EmbeddedServer, namespace: str) -> Counter[tuple[str, int]]:
+    transport = Recording()
+    variables = {f"HOOKLINE_WEBHOOK_{name.upper()}_URL": "https://example.com/" for name in WEBHOOKS}
+    variables |= {f"HOOKLINE_WEBHOOK_{name.upper()}_KEY": SigningKey.generate().reveal() for name in WEBHOOKS}
+    variables |= {"DEPOT_URL": "https://example.com/", "DEPOT_KEY": SigningKey.generate().reveal()}
+    deployment = crash_deployment(redis.url, namespace)
+    worker = Worker(crash_plan(*WEBHOOKS), deployment, transport=transport, environ=variables)
+    while await worker.run_once():
+        pass
+    return Counter((destination, json.loads(body)["data"]["number"]) for destination, body in transport.sent)
+
+
+@pytest.mark.parametrize("_round", range(ROUNDS or 2))
+def test_every_publication_a_killed_server_acknowledged_is_there_and_whole(namespace: str, _round: int) -> None:
+    with server() as redis:
+        acknowledged = run(acknowledged_until_killed(redis, namespace, random.uniform(0.2, 0.8)))  # noqa: S311
+        redis.restart()
+        delivered = run(delivered_after_restart(redis, namespace), timeout=60)
+    numbers = {number for _, number in delivered}
+    assert acknowledged
+    assert acknowledged <= numbers
+    assert delivered == Counter((name, number) for name in WEBHOOKS for number in numbers)
