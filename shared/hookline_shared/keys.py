@@ -61,7 +61,7 @@ class SigningKey:
     """
 
     # The two hash states are RFC 2104's inner and outer pads, already absorbed. Copying them per message measures
-    # 0.95 µs for 1 KiB, a copied `hmac.new` object 1.30 µs, `hmac.digest` (keyed each time) 1.85 µs.
+    # 0.96 µs for 1 KiB (CPython 3.11 to 3.13, OpenSSL 3.0), a copied `hmac.new` object 1.3 µs, `hmac.digest` 1.85 µs.
     __slots__ = ("__inner", "__material", "__outer")
 
     __inner: _Hash
@@ -83,7 +83,7 @@ class SigningKey:
     def parse(cls, text: str, *, minimum_bytes: int = MINIMUM_BYTES) -> SigningKey:
         """The key that `text` spells; surrounding whitespace is dropped. Raises InvalidSigningKey."""
         material = _material(text.strip())
-        if len(material) < max(1, minimum_bytes):
+        if len(material) < minimum_bytes:  # empty never passes: the key itself refuses it
             message = f"the signing key has {len(material)} bytes, at least {minimum_bytes} are needed: {_HINT}"
             raise InvalidSigningKey(message)
         return cls(material)

@@ -47,6 +47,7 @@ def test_text_without_a_prefix_is_its_own_utf8_bytes() -> None:
         "base64:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwd-_8=",
         "base64:" + "é" * 44,
         f"{TEXT} {TEXT}",
+        "two raw words are not one key of many bytes",
         "\ud800" * 32,
         "one-byte-short-of-thirty-two-by",
     ],
@@ -143,6 +144,12 @@ def test_the_pre_keyed_mac_is_hmac_sha256(material: bytes, parts: list[bytes]) -
         mac.update(part)
     expected = hmac.digest(material, b"".join(parts), "sha256")
     assert key.digest(*parts) == mac.digest() == mac.digest() == expected
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 1000])
+def test_keys_around_the_block_size_are_padded_or_hashed(size: int) -> None:
+    material = bytes([0xA5]) * size
+    assert SigningKey(material).digest(b"message") == hmac.digest(material, b"message", "sha256")
 
 
 def test_macs_of_one_key_do_not_mix() -> None:
