@@ -99,7 +99,8 @@ def encode_event(
 ) -> bytes:
     """The exact body to send: compact JSON in UTF-8, no NaN or infinity, integers of any size.
 
-    `aggregate` is (id, revision). With `data_ref` the payload is None. Fields go by their serialisation alias.
+    `aggregate` is (id, revision). With `data_ref` the payload is None. Fields go by their serialisation alias; `data`
+    or `data_ref` is the last member, so that the payload's bytes can be cut out again.
     Raises InvalidEvent with reason `not_serialisable` or `bad_argument`.
     """
     if (payload is None) is (data_ref is None):
