@@ -3,19 +3,159 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from pydantic import BaseModel, ConfigDict
 
+from hookline_receiver import MemoryLedger, Receiver, SigningKey
+from hookline_receiver.testing import sign_request
 from hookline_sender.embedded import EmbeddedServer, bundled_server
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
 R = TypeVar("R")
+Pairs = list[tuple[bytes, bytes]]
+
+KEY = SigningKey.parse("axiom-test-secret-0123456789abcdef")
+NOW_MS = 1_767_225_600_000
+
+
+class Order(BaseModel):
+    id: str
+
+
+class Anything(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+@dataclass(frozen=True)
+class Vector:
+    """One conformance case of the v1 scheme, as bytes."""
+
+    id: str
+    headers: Pairs
+    body: bytes
+    keys: list[SigningKey]
+    now_ms: int
+    tolerance: float
+    chunks: list[int]
+    verdict: str
+    status: int
+
+    @property
+    def method(self) -> str:
+        return "GET" if self.id == "method-get" else "POST"
+
+
+def _vector(case: dict[str, Any]) -> Vector:
+    repeat = case.get("body_repeat")
+    body = repeat["char"].encode() * repeat["count"] if repeat else base64.b64decode(case["body_b64"])
+    return Vector(
+        id=case["id"],
+        headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in case["headers_latin1"]],
+        body=body,
+        keys=[SigningKey.parse(secret) for secret in case["secrets"]],
+        now_ms=case["now_ms"],
+        tolerance=case["tolerance_ms"] / 1000,
+        chunks=case.get("asgi_chunk_sizes") or [len(body)],
+        verdict=case["expect"]["verdict"],
+        status=case["expect"]["status"],
+    )
+
+
+VECTORS = [
+    _vector(case)
+    for case in json.loads((Path(__file__).parent / "data/vectors/axiom-v1.json").read_text("utf-8"))["cases"]
+]
+
+
+def receiver_of(vector: Vector) -> Receiver:
+    """A receiver that handles orders, with the case's keys, clock and tolerance, and a body limit of 1 MiB."""
+    receiver = Receiver(
+        "vectors",
+        keys=vector.keys,
+        ledger=MemoryLedger(allow_volatile=True),
+        clock=lambda: vector.now_ms,
+        tolerance=vector.tolerance,
+        max_body_bytes=2**20,
+    )
+
+    @receiver.on("order.paid", Order)
+    async def paid(event: object) -> None:
+        del event
+
+    return receiver
+
+
+@dataclass
+class Reply:
+    """What an ASGI application answered; status 0 when it did not."""
+
+    status: int = 0
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    body: bytes = b""
+
+
+async def call(
+    app: Any,
+    headers: Sequence[tuple[bytes, bytes]],
+    body: bytes = b"",
+    *,
+    method: str = "POST",
+    chunks: Sequence[int] = (),
+    receive: Callable[[], Awaitable[Any]] | None = None,
+) -> Reply:
+    """Send one request to an ASGI application, its body cut into `chunks`."""
+    reply, messages = Reply(), _messages(body, chunks or [len(body)])
+    disconnected = asyncio.Event()
+
+    async def from_list() -> Any:
+        if messages:
+            return messages.pop(0)
+        await disconnected.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            assert reply.status == 0
+            reply.status, reply.headers = message["status"], dict(message["headers"])
+        else:
+            reply.body += message.get("body", b"")
+
+    scope = {"type": "http", "method": method, "path": "/hooks", "headers": list(headers)}
+    await app(scope, receive or from_list, send)
+    return reply
+
+
+def _messages(body: bytes, sizes: Sequence[int]) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    for size in sizes:
+        messages.append({"type": "http.request", "body": body[:size], "more_body": True})
+        body = body[size:]
+    messages[-1]["more_body"] = False
+    return messages
+
+
+def signed(body: bytes | None = None, **options: Any) -> tuple[Pairs, bytes]:
+    """A signed order, or signed bytes, at NOW_MS."""
+    options = {"key": KEY, "now_ms": NOW_MS, **options}
+    return sign_request("order.paid", {"id": "o_1"} if body is None else body, **options)
+
+
+def receiver(**options: Any) -> Receiver:
+    """A receiver without handlers, whose time stands still at NOW_MS."""
+    options = {"keys": KEY, "clock": lambda: NOW_MS, **options}
+    ledger = options.pop("ledger", None) or MemoryLedger(allow_volatile=True)
+    return Receiver("orders", ledger=ledger, **options)
 
 
 async def until(ask: Callable[[], Awaitable[R]], holds: Callable[[R], object], limit: float = 10) -> R:

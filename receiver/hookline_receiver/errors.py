@@ -2,9 +2,8 @@
 
 HooklineError
 ├── Refused                a request that is not an authentic, fresh delivery
-├── HandlerVerdict
-│   ├── Reject             the sender should give up
-│   └── RetryLater         the sender should come again after a while
+├── Reject                 a handler's: the sender should give up
+├── RetryLater             a handler's: the sender should come again after a while
 ├── InvalidReceiver        a declaration of the receiver is out of its range
 ├── KeysUnavailable        the key source failed or had no key
 └── LedgerUnavailable      the ledger cannot be asked
@@ -32,11 +31,7 @@ class Refused(HooklineError):
         self.reason = reason
 
 
-class HandlerVerdict(HooklineError):
-    """Base of what a handler raises on purpose; not logged as a failure."""
-
-
-class Reject(HandlerVerdict):
+class Reject(HooklineError):
     """Answers 422: the sender makes a dead letter of the delivery.
 
     A redrive runs the handler again, unless `final=True` recorded the rejection in the ledger. The text stays in the
@@ -48,7 +43,7 @@ class Reject(HandlerVerdict):
         self.final = final
 
 
-class RetryLater(HandlerVerdict):
+class RetryLater(HooklineError):
     """Answers 503 with `Retry-After`: `after` in seconds, rounded up to whole ones, at least 1."""
 
     def __init__(self, after: float = 1.0) -> None:

@@ -232,5 +232,3 @@ def test_a_row_past_its_retention_makes_room(ledgers: Open) -> None:
             assert await ledger.find(first) is None
 
     run(go())
-
-

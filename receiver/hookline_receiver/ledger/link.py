@@ -171,7 +171,7 @@ class RedisLink:
 
 def _connect(url: str) -> _Client:
     # One try per command: redis-py's own default runs a script up to eleven times, replies that time out included.
-    pool = BlockingConnectionPool.from_url(
+    pool = BlockingConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType] - untyped **kwargs
         url,
         max_connections=CONNECTIONS,
         timeout=SOCKET_TIMEOUT,

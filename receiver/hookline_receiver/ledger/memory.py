@@ -11,7 +11,7 @@ from hookline_receiver.errors import InvalidReceiver
 from hookline_receiver.ledger.protocol import MAX_ROWS, RETENTION, Busy, Claimed, Conflict, Done, Full
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from hookline_receiver.ledger.protocol import Claim, Entry
 
@@ -54,7 +54,7 @@ class MemoryLedger:
         return f"MemoryLedger(<{len(self._rows)} rows>)"
 
     @contextlib.asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
+    async def opened(self) -> AsyncGenerator[None]:
         """Nothing to open; the rows stay, so that a restarted test app still knows them."""
         yield
 

@@ -14,7 +14,7 @@ from hookline_receiver.ledger.link import RedisLink, Script, StoreFull
 from hookline_receiver.ledger.protocol import MAX_ROWS, RETENTION, Busy, Claimed, Conflict, Done, Full
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from hookline_receiver.ledger.protocol import Claim, Entry
     from hookline_shared.durability import Durability
@@ -58,7 +58,8 @@ class RedisLedger:
         _check_url(url)
         self._url, self._namespace = url, namespace
         self._retention_ms, self._max_rows = round(retention * 1000), max_rows
-        self._durability, self._check_interval = durability, check_interval
+        self._durability: Durability = durability
+        self._check_interval = check_interval
         self._keys = (2, f"hookline:{{{namespace}:ledger}}:rows", f"hookline:{{{namespace}:ledger}}:expiry")
         self._link: RedisLink | None = None
         self._openings = 0
@@ -82,7 +83,7 @@ class RedisLedger:
         return f"RedisLedger(<hidden>, namespace={self._namespace!r})"
 
     @contextlib.asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
+    async def opened(self) -> AsyncGenerator[None]:
         """Connect and check the server; the last one out closes. Raises WeakDurability, LedgerUnavailable."""
         if self._durability == "unsafe_volatile":
             log.warning("the ledger may forget handled deliveries: durability is unsafe_volatile")
@@ -159,5 +160,7 @@ def _ms(seconds: float) -> int:
 
 def _check_url(url: str) -> None:
     if not url.startswith(("redis://", "rediss://", "unix://")):
-        message = "the ledger's URL must begin with redis://, rediss:// or unix:// (it is not shown: it may hold a password)"
+        message = (
+            "the ledger's URL must begin with redis://, rediss:// or unix:// (it is not shown: it may hold a password)"
+        )
         raise InvalidReceiver(message)

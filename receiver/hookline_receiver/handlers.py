@@ -1,0 +1,156 @@
+"""Handlers by event type: which one gets a body, with which arguments, and how it is started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, overload
+
+from hookline_receiver.errors import InvalidReceiver
+from hookline_shared.errors import InvalidEvent
+from hookline_shared.event import DomainEvent, DomainEventRef, EventType, decode_event, decode_event_ref, peek_type
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.responses import Response
+
+    from hookline_receiver.delivery import Delivery
+
+    Result = Response | None | Awaitable[Response | None]
+
+E = TypeVar("E")
+R = TypeVar("R", bound="Result")
+THREADS: Final = 32
+
+
+class Register(Protocol, Generic[E]):
+    """The decorator that `on` returns. The handler stays what it was, and callable in unit tests."""
+
+    @overload
+    def __call__(self, handler: Callable[[E], R], /) -> Callable[[E], R]: ...
+    @overload
+    def __call__(self, handler: Callable[[E, Delivery], R], /) -> Callable[[E, Delivery], R]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One handler and the event it takes; `by_reference` for events that carry a `data_ref`."""
+
+    event: EventType[Any]
+    handler: Callable[..., Any]
+    wants_delivery: bool
+    by_reference: bool
+
+    @classmethod
+    def of(cls, event: EventType[Any], handler: Callable[..., Any], *, by_reference: bool = False) -> Route:
+        """The route to a handler of one or two parameters. Raises InvalidReceiver for any other."""
+        return cls(event, handler, _wants_delivery(handler), by_reference)
+
+    def decode(self, body: bytes) -> DomainEvent[Any] | DomainEventRef:
+        """The handler's first argument; raises InvalidEvent."""
+        return (decode_event_ref if self.by_reference else decode_event)(self.event, body)
+
+
+class Router:
+    """The routes of one receiver. With a single route of a bare payload, every delivery goes there."""
+
+    def __init__(self) -> None:
+        self._routes: dict[str, list[Route]] = {}
+
+    def add(self, route: Route) -> None:
+        """Add a route; raises InvalidReceiver when the event has one already."""
+        routes = self._routes.setdefault(route.event.name, [])
+        if any(other.by_reference is route.by_reference for other in routes):
+            message = f'"{route.event.name}" has a handler already'
+            raise InvalidReceiver(message)
+        routes.append(route)
+
+    def find(self, body: bytes, name: str | None = None) -> list[Route] | None:
+        """The routes of event `name`, or of the one the body names; None when there is no handler for it.
+
+        Raises InvalidEvent when the body names no event.
+        """
+        if name is None and (payload := self._payload_route()) is not None:
+            return [payload]
+        name = name or peek_type(body)
+        if name is None:
+            message = "the body names no event"
+            raise InvalidEvent(message, reason="not_json")
+        return self._routes.get(name)
+
+    def _payload_route(self) -> Route | None:
+        routes = [route for found in self._routes.values() for route in found]
+        return routes[0] if len(routes) == 1 and routes[0].event.body == "payload" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A delivery decoded for its handler."""
+
+    route: Route
+    event: DomainEvent[Any] | DomainEventRef
+    delivery: Delivery
+
+
+def decode(routes: list[Route], delivery: Delivery) -> Task:
+    """The first route that the body fits; raises InvalidEvent when it fits none."""
+    *others, last = routes
+    for route in others:
+        try:
+            return Task(route, route.decode(delivery.body), delivery)
+        except InvalidEvent:
+            continue
+    return Task(last, last.decode(delivery.body), delivery)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A running handler. `stop` asks it to end: a coroutine is cancelled, a thread only when it has not begun."""
+
+    future: asyncio.Future[Any]
+    stop: Callable[[], object]
+
+
+class Starter:
+    """Starts handlers: coroutines on the loop, plain functions in threads of the receiver's own.
+
+    Not the loop's default threads: slow handlers would hold up name resolution and everything else that uses them.
+    """
+
+    def __init__(self) -> None:
+        self._threads: ThreadPoolExecutor | None = None
+
+    def start(self, task: Task) -> Work:
+        """Start the handler; its result, or what it raises, is the future's."""
+        handler, arguments = task.route.handler, (task.event, task.delivery)[: 1 + task.route.wants_delivery]
+        if _is_async(handler):
+            running: asyncio.Future[Any] = asyncio.ensure_future(handler(*arguments))
+            return Work(running, running.cancel)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hookline-handler")
+        call = self._threads.submit(contextvars.copy_context().run, handler, *arguments)
+        return Work(asyncio.wrap_future(call), call.cancel)
+
+    def close(self) -> None:
+        """Let go of idle threads; running handlers end by themselves."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+
+
+def _is_async(handler: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+
+
+def _wants_delivery(handler: Callable[..., Any]) -> bool:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = [given for given in inspect.signature(handler).parameters.values() if given.kind in kinds]
+    optional = [given.default is not inspect.Parameter.empty for given in parameters]
+    if not parameters or not all(optional[2:]):
+        message = f"{handler!r} must take the event, and may take the delivery: def handler(event, delivery)"
+        raise InvalidReceiver(message)
+    return len(parameters) > 1 and (not optional[1] or parameters[1].name == "delivery")

@@ -1,0 +1,255 @@
+"""Receiver: an ASGI application that verifies, deduplicates and only then calls your handlers.
+
+POST ─▶ headers ─▶ length ─▶ keys ─▶ body ─▶ MAC ─▶ freshness ─▶ event ─▶ claim ─▶ handler ─▶ settle ─▶ response
+  405      401       413      503   413 503   401       503      415 422  409 503    500 422    503       204
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import math
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from pydantic import BaseModel, ValidationError
+
+from hookline_receiver import answers
+from hookline_receiver.body import PROCESS_CAP, BodyReader, Unread
+from hookline_receiver.errors import STALE, InvalidReceiver, KeysUnavailable, LedgerUnavailable, Refused
+from hookline_receiver.handlers import Route, Router, Starter, Task, decode
+from hookline_receiver.handling import Handling, Terms
+from hookline_receiver.keyring import Keyring
+from hookline_receiver.ledger.protocol import Entry
+from hookline_receiver.lifespan import serve as serve_lifespan
+from hookline_receiver.verification import authenticate, check_freshness, check_tolerance, delivered, read_head
+from hookline_shared.errors import InvalidEvent
+from hookline_shared.event import DomainEvent, DomainEventRef, EventType
+from hookline_shared.profiles import get_profile
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping
+
+    from starlette.types import Receive, Scope, Send
+
+    from hookline_receiver.answers import Answer, Forwarded
+    from hookline_receiver.body import BufferCap
+    from hookline_receiver.delivery import Delivery
+    from hookline_receiver.handlers import Register
+    from hookline_receiver.keyring import KeySource
+    from hookline_receiver.ledger.protocol import Ledger
+    from hookline_shared.profiles import Profile
+
+    Pairs = list[tuple[bytes, bytes]]
+
+M = TypeVar("M", bound=BaseModel)
+log = logging.getLogger("hookline.receiver")
+
+_UNREAD = {
+    Unread.TOO_LARGE: answers.TOO_LARGE,
+    Unread.TOO_SLOW: answers.TOO_SLOW,
+    Unread.NO_ROOM: answers.NO_ROOM,
+    Unread.DISCONNECTED: None,
+}
+_WARNED = (answers.TOO_LARGE, answers.TOO_SLOW, answers.NO_ROOM, answers.NO_KEYS, answers.CONFLICT, answers.ENCODED)
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class _Identified(BaseModel):
+    event_id: str
+
+
+class Receiver:
+    """An endpoint for deliveries. Route it exactly, `Route("/hooks/shop", receiver)`; a Mount answers 307.
+
+    `name` tells its rows in the ledger from other endpoints': keep it when the path changes. `keys`: one SigningKey,
+    several, or an async callable that returns them. Seconds: `tolerance` (freshness, both ways), `body_deadline`,
+    `handler_deadline` (keep it under the sender's timeout), `lease`, `busy_wait`. `stale_status`: 503 lets a retry cure
+    a wrong clock, 401 does not. `on_unknown`: answer 204 or, with "reject", 422 for an event without a handler.
+    `dedupe_by="event_id"`: once per event, when one reaches this endpoint through two destinations. `type_from`: the
+    event's name, for bodies that do not hold it. `clock` gives Unix milliseconds.
+
+    Raises InvalidReceiver, InvalidSigningKey, UnknownProfile.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        keys: KeySource,
+        ledger: Ledger,
+        scheme: str | Profile = "axiom",
+        tolerance: float = 300.0,
+        max_body_bytes: int = 131_072,
+        body_deadline: float = 10.0,
+        handler_deadline: float = 8.0,
+        lease: float = 15.0,
+        busy_wait: float = 2.0,
+        stale_status: Literal[503, 401] = 503,
+        on_unknown: Literal["accept", "reject"] = "accept",
+        dedupe_by: Literal["delivery", "event_id"] = "delivery",
+        type_from: Callable[[Delivery], str | None] | None = None,
+        buffer_cap: BufferCap = PROCESS_CAP,
+        clock: Callable[[], int] = _wall_clock_ms,
+    ) -> None:
+        _check(name, max_body_bytes, body_deadline, handler_deadline, lease, busy_wait)
+        self.name = name
+        self._profile = get_profile(scheme) if isinstance(scheme, str) else scheme
+        self._keyring = Keyring(keys, self._profile)
+        self._tolerance_ms, self._clock = check_tolerance(tolerance), clock
+        self._reader = BodyReader(max_body_bytes, body_deadline, buffer_cap)
+        self._stale = answers.stale(stale_status)
+        self._unknown = answers.UNHANDLED if on_unknown == "accept" else answers.UNKNOWN
+        self._by_event, self._type_from = dedupe_by == "event_id", type_from
+        self._ledger, self._router, self._starter = ledger, Router(), Starter()
+        self._counters: Counter[str] = Counter()
+        terms = Terms(lease, handler_deadline, busy_wait)
+        self._handling = Handling(ledger, self._starter, terms, self._counters)
+
+    def __repr__(self) -> str:
+        return f"Receiver({self.name!r})"
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """How often each outcome occurred: handled, replayed, conflict, unhandled, refused:REASON, …; 0 if never."""
+        return self._counters
+
+    @overload
+    def on(self, event: EventType[M], /) -> Register[DomainEvent[M]]: ...
+    @overload
+    def on(self, event: str, model: type[M], /) -> Register[DomainEvent[M]]: ...
+
+    def on(
+        self, event: EventType[Any] | str, model: type[BaseModel] | None = None, /
+    ) -> Register[DomainEvent[Any]]:
+        """Decorator: the function, `def` or `async def`, handles the event.
+
+        It may take `delivery: Delivery` as a second parameter. A plain function runs in a thread. Returning means
+        handled; returning a Starlette response answers with it, and only a 2xx counts as handled. Raise Reject or
+        RetryLater to choose otherwise. Raises InvalidReceiver.
+        """
+        if isinstance(event, str):
+            if model is None:
+                message = f'on("{event}") needs the model too: on("{event}", Model)'
+                raise InvalidReceiver(message)
+            event = EventType(event, model)
+        return self._register(event, by_reference=False)
+
+    def on_ref(self, event: EventType[Any] | str, /) -> Register[DomainEventRef]:
+        """Decorator like `on`, for events that carry a `data_ref` instead of data."""
+        event = EventType(event, BaseModel) if isinstance(event, str) else event
+        return self._register(event, by_reference=True)
+
+    def _register(self, event: EventType[Any], *, by_reference: bool) -> Register[Any]:
+        def register(handler: Callable[..., Any], /) -> Callable[..., Any]:
+            self._router.add(Route.of(event, handler, by_reference=by_reference))
+            return handler
+
+        return register
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, app: object = None) -> AsyncGenerator[None]:
+        """Open the ledger; at the end let handlers finish and close it. For FastAPI(lifespan=…), or inside your own.
+
+        Raises LedgerUnavailable, WeakDurability.
+        """
+        del app
+        async with self._ledger.opened():
+            try:
+                yield
+            finally:
+                await self._handling.drain()
+                self._starter.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection."""
+        if scope["type"] == "lifespan":
+            await serve_lifespan(self.lifespan(), receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+        elif scope["type"] == "http" and (answer := await self._answer(scope, receive)) is not None:
+            self._counters[answer.outcome] += 1
+            if answer in _WARNED:
+                log.warning("refused: %s", answer.outcome)
+            await answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer | Forwarded | None:
+        if scope["method"] != "POST":
+            return answers.WRONG_METHOD
+        pairs: Pairs = list(scope["headers"])
+        try:
+            head = read_head(self._profile, pairs)
+            if self._reader.declared_too_large(pairs):
+                return answers.TOO_LARGE
+            read = await self._reader.read(receive, await self._keyring.current(), head.prefix)
+            if isinstance(read, Unread):
+                return _UNREAD[read]
+            authenticate(head, read.macs, size_bytes=len(read.body))
+            check_freshness(head, self._clock(), self._tolerance_ms)
+        except Refused as error:
+            log.warning("%s", error)
+            return self._stale if error.reason == STALE else answers.unauthorized(error.reason)
+        except KeysUnavailable:
+            return answers.NO_KEYS
+        return await self._deliver(delivered(head, pairs, read.body), pairs)
+
+    async def _deliver(self, delivery: Delivery, pairs: Pairs) -> Answer | Forwarded:
+        entry, prepared = self._entry(delivery), self._prepare(delivery, pairs)
+        if isinstance(prepared, Task):
+            return await self._handling.answer(entry, prepared)
+        if prepared is answers.UNHANDLED:
+            return prepared
+        try:  # handled already, before this version of the service learned to refuse it?
+            return await self._handling.recorded(entry) or prepared
+        except LedgerUnavailable:
+            return answers.LEDGER_DOWN
+
+    def _prepare(self, delivery: Delivery, pairs: Pairs) -> Task | Answer:
+        if _is_encoded(pairs):
+            return answers.ENCODED
+        try:
+            named = self._type_from(delivery) if self._type_from is not None else None
+            routes = self._router.find(delivery.body, named)
+            return self._unknown if routes is None else decode(routes, delivery)
+        except InvalidEvent as error:
+            log.warning("refused: unprocessable (%s)", error)
+            return answers.UNPROCESSABLE
+        except Exception:  # the user's type_from, or a validator of the user's model
+            log.exception("the event could not be read")
+            return answers.FAILED
+
+    def _entry(self, delivery: Delivery) -> Entry:
+        kind, identity = "delivery", delivery.id
+        if self._by_event and (event_id := _event_id(delivery.body)) is not None:
+            kind, identity = "event", event_id
+        key = hashlib.sha256()
+        for part in (self.name, self._profile.name, kind, identity):
+            text = part.encode("utf-8", "surrogatepass")
+            key.update(b"%d:%b" % (len(text), text))
+        return Entry(key.digest(), hashlib.sha256(delivery.body).digest())
+
+
+def _check(name: str, max_body_bytes: int, *seconds: float) -> None:
+    if not name:
+        message = "a receiver needs a name: it tells its rows in the ledger from other endpoints'"
+        raise InvalidReceiver(message)
+    if max_body_bytes < 1 or not all(math.isfinite(value) and value > 0 for value in seconds):
+        message = "max_body_bytes, body_deadline, handler_deadline, lease and busy_wait must be above 0 and finite"
+        raise InvalidReceiver(message)
+
+
+def _is_encoded(pairs: Pairs) -> bool:
+    encodings = [value.strip().lower() for name, value in pairs if name.lower() == b"content-encoding"]
+    return any(encoding not in {b"", b"identity"} for encoding in encodings)
+
+
+def _event_id(body: bytes) -> str | None:
+    try:
+        return _Identified.model_validate_json(body).event_id
+    except ValidationError:
+        return None
