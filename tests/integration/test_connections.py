@@ -1,0 +1,229 @@
+"""Which connection a request goes over, and when one is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from hookline_sender.egress import HttpxTransport
+from hookline_sender.engine.records import Dead, Delivered, Retry
+from tests.support import run
+from tests.support_egress import endpoint, reset, send, status
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@asynccontextmanager
+async def transport(*, max_idle: int = 200, trust: ssl.SSLContext | None = None) -> AsyncIterator[HttpxTransport]:
+    made = HttpxTransport(allow_loopback_http=True, max_idle=max_idle, ssl_context=trust)
+    yield made
+    await made.aclose()
+
+
+def test_a_destination_reuses_its_connection() -> None:
+    async def go() -> None:
+        async with endpoint(status(200, body=b"ok")) as there, transport() as used:
+            for _ in range(5):
+                await send(there.url, transport=used)
+            assert (len(there.requests), there.connections) == (5, 1)
+
+    run(go())
+
+
+def test_destinations_behind_one_host_never_share_a_connection() -> None:
+    async def go() -> None:
+        async with endpoint(status(200)) as there, transport() as used:
+            for destination in ("acme", "globex", "acme", "globex"):
+                await send(there.url, transport=used, destination=destination)
+            assert there.connections == 2
+
+    run(go())
+
+
+def test_concurrent_requests_have_a_connection_each_and_keep_them() -> None:
+    async def go() -> None:
+        async with endpoint(status(200)) as there, transport() as used:
+            for _ in range(2):
+                await asyncio.gather(*(send(there.url, transport=used) for _ in range(20)))
+            assert (len(there.requests), there.connections) == (40, 20)
+
+    run(go())
+
+
+def test_the_least_recently_used_idle_connection_is_closed_over_the_limit() -> None:
+    async def go() -> None:
+        async with (
+            endpoint(status(200)) as first,
+            endpoint(status(200)) as second,
+            endpoint(status(200)) as third,
+            transport(max_idle=2) as used,
+        ):
+            for there in (first, second, first, third):
+                await send(there.url, transport=used, destination=there.url)
+            await second.is_left()
+            for there in (first, third, second):
+                await send(there.url, transport=used, destination=there.url)
+            assert [each.connections for each in (first, second, third)] == [1, 2, 1]
+
+    run(go())
+
+
+def test_closing_the_transport_closes_every_connection() -> None:
+    async def go() -> None:
+        async with endpoint(status(200)) as there:
+            async with transport() as used:
+                await asyncio.gather(*(send(there.url, transport=used) for _ in range(3)))
+            await used.aclose()
+            await there.is_left()
+
+    run(go())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        status(200, "connection: close"),
+        b"HTTP/1.1 204 X\r\ncontent-length: 5\r\n\r\nhello",
+        b"HTTP/1.1 200 X\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 500 X\r\ncontent-length: 0\r\n\r\n",
+        status(200, body=bytes(100_000)),
+    ],
+)
+def test_a_connection_with_more_to_say_is_not_used_again(answer: bytes) -> None:  # cases: A51
+    async def go() -> None:
+        async with endpoint(answer) as there, transport() as used:
+            outcomes = [await send(there.url, transport=used) for _ in range(2)]
+            assert all(isinstance(outcome, Delivered) for outcome in outcomes)
+            assert there.connections == 2
+
+    run(go())
+
+
+def test_an_answer_nobody_asked_for_does_not_answer_the_next_request() -> None:  # cases: A51
+    async def go() -> None:
+        spoken = asyncio.Event()
+
+        async def unasked(writer: asyncio.StreamWriter, number: int) -> None:
+            writer.write(status(404 if number == 2 else 200))
+            await writer.drain()
+            if number == 1:
+                asyncio.get_running_loop().call_later(0.02, writer.write, status(500))
+                asyncio.get_running_loop().call_later(0.06, spoken.set)
+
+        async with endpoint(unasked) as there, transport() as used:
+            assert isinstance(await send(there.url, transport=used), Delivered)
+            await spoken.wait()
+            assert isinstance(await send(there.url, transport=used), Dead)
+            assert there.connections == 2
+
+    run(go())
+
+
+def test_a_request_that_met_a_closing_connection_is_sent_once_more() -> None:
+    async def go() -> None:
+        async def closes_on_the_second(writer: asyncio.StreamWriter, number: int) -> None:
+            if number == 2:
+                reset(writer)
+            writer.write(status(200))
+
+        async with endpoint(closes_on_the_second) as there, transport() as used:
+            outcomes = [await send(there.url, transport=used) for _ in range(2)]
+            assert all(isinstance(outcome, Delivered) for outcome in outcomes)
+            first, again = there.requests[1:]
+            assert (first.headers, first.body) == (again.headers, again.body)
+
+    run(go())
+
+
+def test_a_request_is_not_sent_once_more_after_a_byte_of_its_answer() -> None:
+    async def go() -> None:
+        async def breaks_the_second(writer: asyncio.StreamWriter, number: int) -> None:
+            writer.write(status(200) if number == 1 else b"HTTP/1.1 2")
+            await writer.drain()
+            if number == 2:
+                writer.close()
+                await asyncio.sleep(0.1)
+
+        async with endpoint(breaks_the_second) as there, transport() as used:
+            assert isinstance(await send(there.url, transport=used), Delivered)
+            assert isinstance(outcome := await send(there.url, transport=used), Retry)
+            assert (outcome.code, len(there.requests)) == ("reset", 2)
+
+    run(go())
+
+
+def test_an_early_answer_stops_a_body_that_nobody_reads() -> None:
+    async def go() -> None:
+        answered = asyncio.Event()
+
+        async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(status(413, "connection: close"))
+            await answered.wait()
+            writer.transport.abort()
+
+        server = await asyncio.start_server(refuse, "127.0.0.1", 0, limit=1024)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        async with server, transport() as used:
+            outcome = await send(url, transport=used, body=bytes(30_000_000))
+            answered.set()
+            await asyncio.sleep(0)
+        assert isinstance(outcome, Dead)
+        assert outcome.status == 413
+
+    run(go())
+
+
+# TLS
+
+
+def certificate(directory: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server's context with a certificate for `name`, and a client's that trusts it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    start = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
+    made = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), 1, start, start + dt.timedelta(days=2))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = directory / "certificate.pem"
+    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    pem.write_bytes(
+        made.public_bytes(serialization.Encoding.PEM) + key.private_bytes(serialization.Encoding.PEM, *plain)
+    )
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(pem)
+    return server, ssl.create_default_context(cafile=str(pem))
+
+
+def test_a_certificate_is_checked_against_the_host_name(tmp_path: Path) -> None:
+    async def go() -> None:
+        tls, trust = certificate(tmp_path, "localhost")
+        async with endpoint(status(200), tls=tls) as there, transport(trust=trust) as used:
+            assert isinstance(await send(there.url, transport=used), Delivered)
+            assert isinstance(await send(there.url, transport=used), Delivered)
+            assert there.requests[0].headers["host"] == there.url.split("/")[2]
+            assert there.connections == 1
+
+    run(go())
+
+
+@pytest.mark.parametrize(("name", "trusted"), [("other.example", True), ("localhost", False)])
+def test_another_name_or_an_unknown_issuer_is_a_tls_failure(tmp_path: Path, name: str, trusted: bool) -> None:  # noqa: FBT001
+    async def go() -> None:
+        tls, trust = certificate(tmp_path, name)
+        async with endpoint(status(200), tls=tls) as there, transport(trust=trust if trusted else None) as used:
+            assert isinstance(outcome := await send(there.url, transport=used), Retry)
+            assert (outcome.code, there.requests) == ("tls_failed", [])
+
+    run(go())
