@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel
 
-from hookline_sender import DeliveryPolicy, Deployment, HooklineWarning, Plan
+from hookline_sender import DeliveryPolicy, Deployment, HooklineWarning, Plan, Publisher
 from hookline_sender.engine import commands
 from hookline_sender.engine.store import RedisStore
+from tests.support_receiver import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from hookline_sender import EventType
-    from hookline_sender.engine.commands import DeliveryRecord
+    from hookline_sender.engine.records import DeliveryRecord, State
 
 KEY = bytes(range(32))
 LIMIT = 15  # seconds any wait of a test may take
@@ -156,3 +157,17 @@ async def records(deployment: Deployment) -> AsyncGenerator[Records]:
         yield Records(store)
     finally:
         await store.aclose()
+
+
+async def publish(plan: Plan, deployment: Deployment, event: EventType[Order], *numbers: int) -> list[str]:
+    """Publish an order per number; the delivery ids of all tasks."""
+    async with Publisher(plan, deployment) as publisher:
+        calls = (publisher.publish(event, Order(order_id=str(n)), id=f"order-{n}") for n in numbers)
+        done = await asyncio.gather(*calls)
+    return [receipt.delivery_id for publication in done for receipt in publication.receipts]
+
+
+async def reached(deployment: Deployment, delivery_id: str, state: State) -> None:
+    """Return once the task is in the state."""
+    async with records(deployment) as tasks:
+        await until(lambda: tasks.of(delivery_id), lambda record: record.state is state)

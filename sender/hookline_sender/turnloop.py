@@ -13,7 +13,6 @@ until a turn gets through. Nothing is claimed meanwhile, so what waits is never 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections import deque
@@ -26,7 +25,6 @@ from hookline_sender.attempts import Claim, RedisClock, settlement, where
 from hookline_sender.engine import commands
 from hookline_sender.engine.records import Dead, Outcome, Released, Settlement, TurnAnswer, TurnRequest
 from hookline_sender.errors import PlanMismatch
-from hookline_sender.policy import decode_policy
 from hookline_sender.turning import BATCH, View, backoff, next_poll, pause
 from hookline_shared.errors import HooklineError
 
@@ -63,8 +61,7 @@ class Policies:
     async def load(self, tasks: Iterable[ClaimedTask]) -> None:
         """Read what `of` will need for `tasks`. Raises HooklineError when Redis does not answer."""
         for revision in {task.revision for task in tasks} - self._known.keys():
-            stored = await self._store.run(commands.policies(self._layout, revision))
-            self._known[revision] = {name: decode_policy(json.dumps(fields)) for name, fields in stored.items()}
+            self._known[revision] = await self._store.run(commands.policies(self._layout, revision))
 
     def of(self, task: ClaimedTask) -> DeliveryPolicy | None:
         """The task's policy, None when its revision could not be read or does not know the binding."""
@@ -223,7 +220,7 @@ class TurnLoop:
     async def _accept(self, turn: _Turn, answer: TurnAnswer, received: float) -> None:
         try:
             await self._policies.load(answer.tasks)
-        except HooklineError as error:
+        except HooklineError as error:  # what has no policy now is given back below
             self._turn_trouble.met(str(error))
         clock = RedisClock(answer.now_ms, received)
         for task in answer.tasks:

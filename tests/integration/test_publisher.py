@@ -4,6 +4,7 @@ import asyncio
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -66,18 +67,18 @@ def test_a_repeat_gets_the_same_receipts_and_makes_no_tasks(redis_url: str, name
         {"payload": Order(order_id="2")},
     ],
 )
-def test_other_content_under_the_same_id_is_a_conflict(
-    redis_url: str, namespace: str, change: dict[str, object]
-) -> None:
+def test_other_content_under_the_same_id_is_a_conflict(redis_url: str, namespace: str, change: dict[str, Any]) -> None:
     plan, order_paid = shop("billing")
+    call: dict[str, Any] = {"payload": Order(order_id="1"), "aggregate": ("order-1", 7)}
+
+    async def publish(publisher: Publisher, payload: Order, **options: Any) -> None:
+        await publisher.publish(order_paid, payload, id="order-1", **options)
 
     async def go() -> None:
-        call: dict[str, object] = {"payload": Order(order_id="1"), "aggregate": ("order-1", 7)}
         async with Publisher(plan, deployment_on(redis_url, namespace)) as publisher:
-            await publisher.publish(order_paid, call.pop("payload"), id="order-1", **call)  # type: ignore[arg-type]
-            changed = {"payload": Order(order_id="1"), "aggregate": ("order-1", 7)} | change
+            await publish(publisher, **call)
             with pytest.raises(IdentityConflict):
-                await publisher.publish(order_paid, changed.pop("payload"), id="order-1", **changed)  # type: ignore[arg-type]
+                await publish(publisher, **(call | change))
 
     run(go())
 
@@ -131,7 +132,7 @@ def test_publishing_needs_its_grant(redis_url: str, namespace: str) -> None:
 
     async def go() -> None:
         async with Publisher(plan, deployment_on(redis_url, namespace, grants={"publish:refund.*"})) as publisher:
-            with pytest.raises(NotGranted, match='add "publish:order.paid" to grants'):
+            with pytest.raises(NotGranted, match=r'add "publish:order\.paid" to grants'):
                 await publisher.publish(order_paid, Order(order_id="1"), id="1")
 
     run(go())

@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from hookline_sender import Publisher, Worker
+from hookline_sender.engine.records import State
+from tests.support import run
+from tests.support_receiver import until
+from tests.support_sender import (
+    Endpoint,
+    Order,
+    deployment_on,
+    environ_of,
+    impatient,
+    publish,
+    reached,
+    records,
+    shop,
+)
+
+
+def test_a_published_event_arrives_signed_and_its_task_is_completed(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing")
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        (delivery_id,) = await publish(plan, deployment, order_paid, 1)
+        async with Endpoint() as billing:
+            worker = Worker(plan, deployment, environ=environ_of(billing=billing.url))
+            assert [await worker.run_once(), await worker.run_once()] == [1, 0]
+        (request,) = billing.requests
+        assert request.is_signed()
+        assert request.delivery_id == delivery_id
+        assert request.headers["x-axiom-attempt"] == "1"
+        await reached(deployment, delivery_id, State.COMPLETED)
+
+    run(go())
+
+
+def test_a_running_worker_is_woken_by_a_publication(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing")
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> float:
+        async with (
+            Endpoint() as billing,
+            Worker(plan, deployment, environ=environ_of(billing=billing.url)).background(),
+            Publisher(plan, deployment) as publisher,
+        ):
+            await publisher.publish(order_paid, Order(order_id="0"), id="0")
+            await billing.received(1)  # the subscription stands
+            slowest = 0.0
+            for number in range(1, 6):
+                started = time.monotonic()
+                await publisher.publish(order_paid, Order(order_id="1"), id=str(number))
+                await billing.received(number + 1)
+                slowest = max(slowest, time.monotonic() - started)
+        return slowest
+
+    assert run(go()) < 0.8  # a poll alone may take a second
+
+
+def test_retries_carry_the_same_bytes_and_a_fresh_signature(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing")
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        (delivery_id,) = await publish(plan, deployment, order_paid, 1)
+        async with (
+            Endpoint(500, 500, 200) as billing,
+            Worker(plan, deployment, environ=environ_of(billing=billing.url)).background(),
+        ):
+            requests = await billing.received(3)
+            await reached(deployment, delivery_id, State.COMPLETED)
+        assert len({(each.delivery_id, each.body, tuple(each.headers)) for each in requests}) == 1
+        assert all(each.is_signed() for each in requests)
+        assert [each.headers["x-axiom-attempt"] for each in requests] == ["1", "2", "3"]
+        times = [int(each.headers["x-axiom-timestamp"]) for each in requests]
+        assert times[0] < times[1] < times[2]
+        assert abs(times[2] - time.time() * 1000) < 5000
+
+    run(go())
+
+
+def test_one_failing_destination_repeats_nothing_at_the_others(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("one", "two", "three")
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        ids = await publish(plan, deployment, order_paid, 1)
+        async with Endpoint() as one, Endpoint(500, 500, 500, 200) as two, Endpoint() as three:
+            environ = environ_of(one=one.url, two=two.url, three=three.url)
+            async with Worker(plan, deployment, environ=environ).background():
+                for delivery_id in ids:
+                    await reached(deployment, delivery_id, State.COMPLETED)
+        assert [len(each.requests) for each in (one, two, three)] == [1, 4, 1]
+
+    run(go())
+
+
+def test_retry_after_moves_the_task_and_frees_its_slot(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing", policy=impatient(max_backoff=600.0))
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        (delivery_id,) = await publish(plan, deployment, order_paid, 1)
+        async with Endpoint((503, {"retry-after": "120"})) as billing, records(deployment) as tasks:
+            worker = Worker(plan, deployment, environ=environ_of(billing=billing.url), concurrency=1)
+            assert await worker.run_once() == 1
+            record = await tasks.of(delivery_id)
+        assert record.state is State.WAITING
+        assert 115_000 < record.due_ms - record.now_ms <= 120_000
+
+    run(go())
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [((307, {"location": "/hooks/shop/"}), "redirect"), (404, "http_4xx"), (410, "http_4xx")],
+)
+def test_an_answer_that_no_retry_cures_makes_a_dead_letter(
+    redis_url: str, namespace: str, answer: Any, code: str
+) -> None:
+    plan, order_paid = shop("billing")
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        (delivery_id,) = await publish(plan, deployment, order_paid, 1)
+        async with Endpoint(answer) as billing, records(deployment) as tasks:
+            worker = Worker(plan, deployment, environ=environ_of(billing=billing.url))
+            assert await worker.run_once() == 1
+            record = await tasks.of(delivery_id)
+        assert (record.state, record.code, len(billing.requests)) == (State.FAILED, code, 1)
+
+    run(go())
+
+
+def test_the_last_attempt_leaves_its_code_on_the_dead_letter(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing", policy=impatient(attempts=3))
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        (delivery_id,) = await publish(plan, deployment, order_paid, 1)
+        async with Endpoint(500, 502, 429) as billing, records(deployment) as tasks:
+            async with Worker(plan, deployment, environ=environ_of(billing=billing.url)).background():
+                await reached(deployment, delivery_id, State.FAILED)
+            record = await tasks.of(delivery_id)
+        assert (record.attempts, record.code, record.status) == (3, "http_429", 429)
+        assert [(each.status, each.code) for each in record.history] == [
+            (500, "http_5xx"),
+            (502, "http_5xx"),
+            (429, "http_429"),
+        ]
+
+    run(go())
+
+
+def test_a_destination_that_is_configured_later_gets_its_events(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing")
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        (delivery_id,) = await publish(plan, deployment, order_paid, 1)
+        environ: dict[str, str] = {}
+        async with (
+            Endpoint() as billing,
+            records(deployment) as tasks,
+            Worker(plan, deployment, environ=environ).background(),
+        ):
+            await until(lambda: tasks.of(delivery_id), lambda record: record.code == "misconfigured")
+            environ.update(environ_of(billing=billing.url))
+            await billing.received(1)
+
+    run(go())
+
+
+def test_a_destination_that_is_not_allowed_gets_nothing(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing")
+    deployment = deployment_on(redis_url, namespace, allow_loopback_http=False)
+
+    async def go() -> None:
+        (delivery_id,) = await publish(plan, deployment, order_paid, 1)
+        async with Endpoint() as billing, records(deployment) as tasks:
+            await Worker(plan, deployment, environ=environ_of(billing=billing.url)).run_once()
+            record = await tasks.of(delivery_id)
+        assert (record.state, record.code, billing.requests) == (State.FAILED, "unsafe_address", [])
+
+    run(go())
+
+
+def test_tasks_keep_the_policy_they_were_published_under(redis_url: str, namespace: str) -> None:
+    strict, order_paid = shop("billing", policy=impatient(attempts=1))
+    lenient, _ = shop("billing", policy=impatient(attempts=16))
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        (delivery_id,) = await publish(strict, deployment, order_paid, 1)
+        async with Endpoint(500) as billing, records(deployment) as tasks:
+            assert await Worker(lenient, deployment, environ=environ_of(billing=billing.url)).run_once() == 1
+            assert (await tasks.of(delivery_id)).state is State.FAILED
+
+    run(go())
+
+
+class Faulty:
+    """A transport with a bug that quotes what it was given."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def post(self, url: str, headers: object, body: bytes, **_: object) -> Any:
+        self.calls += 1
+        raise RuntimeError(body)
+
+    async def aclose(self) -> None:
+        raise AssertionError("the caller's transport is the caller's to close")
+
+
+def test_a_bug_in_one_attempt_is_retried_and_logged_without_the_payload(
+    redis_url: str, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan, order_paid = shop("billing")
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        (delivery_id,) = await publish(plan, deployment, order_paid, 4242)
+        worker = Worker(plan, deployment, transport=Faulty(), environ=environ_of(billing="http://127.0.0.1:9/"))
+        async with records(deployment) as tasks:
+            assert await worker.run_once() == 1
+            record = await tasks.of(delivery_id)
+        assert (record.state, record.code) == (State.WAITING, "internal_error")
+
+    run(go())
+    assert "RuntimeError" in caplog.text
+    assert "4242" not in caplog.text

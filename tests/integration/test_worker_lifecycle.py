@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from redis.asyncio import Redis
+
+from hookline_sender import InvalidPlan, PlanMismatch, RedisUnavailable, WeakDurability, Worker
+from hookline_sender.engine.records import State
+from tests.support import run, server
+from tests.support_sender import (
+    Endpoint,
+    deployment_on,
+    environ_of,
+    impatient,
+    publish,
+    reached,
+    records,
+    shop,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hookline_sender.egress.transport import WireResponse
+    from hookline_sender.embedded import EmbeddedServer
+
+
+def test_redis_may_be_killed_under_a_worker_with_attempts_in_flight(namespace: str) -> None:
+    plan, order_paid = shop("billing")
+
+    async def go(redis: EmbeddedServer) -> None:
+        deployment = deployment_on(redis.url, namespace)
+        async with (
+            Endpoint() as billing,
+            Worker(plan, deployment, environ=environ_of(billing=billing.url)).background(),
+        ):
+            billing.gate.clear()
+            ids = await publish(plan, deployment, order_paid, *range(5))
+            await billing.received(5)
+            redis.kill()
+            billing.gate.set()
+            redis.restart()
+            for delivery_id in ids:
+                await reached(deployment, delivery_id, State.COMPLETED)
+            await publish(plan, deployment, order_paid, 5)
+            assert len(await billing.received(6)) == 6
+
+    with server() as redis:
+        run(go(redis))
+
+
+def test_a_worker_waits_for_a_redis_that_is_not_there_yet(namespace: str) -> None:
+    plan, order_paid = shop("billing")
+
+    async def go(redis: EmbeddedServer) -> None:
+        deployment = deployment_on(redis.url, namespace)
+        await publish(plan, deployment, order_paid, 1)
+        redis.kill()
+        async with (
+            Endpoint() as billing,
+            Worker(plan, deployment, environ=environ_of(billing=billing.url)).background(),
+        ):
+            redis.restart()
+            await billing.received(1)
+
+    with server() as redis:
+        run(go(redis))
+
+
+def test_a_stopping_worker_finishes_what_it_began_and_claims_nothing_more(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing")
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        ids = await publish(plan, deployment, order_paid, *range(6))
+        async with Endpoint() as billing, records(deployment) as tasks:
+            billing.gate.clear()
+            worker = Worker(plan, deployment, concurrency=2, environ=environ_of(billing=billing.url))
+            running = asyncio.create_task(worker.run())
+            await billing.received(2)
+            running.cancel()
+            await asyncio.sleep(0)
+            billing.gate.set()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            states = sorted([(await tasks.of(delivery_id)).state for delivery_id in ids])
+        assert states == [State.ACCEPTED] * 4 + [State.COMPLETED] * 2
+        assert len(billing.requests) == 2
+
+    run(go())
+
+
+class Endless:
+    """A transport that overruns its deadline once the request is on its way."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+
+    async def post(
+        self,
+        url: str,
+        headers: object,
+        body: bytes,
+        *,
+        deadline: float,
+        destination: str,
+        on_sent: Callable[[], None] | None = None,
+    ) -> WireResponse:
+        if on_sent is not None:
+            on_sent()
+        self.begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def aclose(self) -> None: ...
+
+
+def test_an_attempt_longer_than_the_grace_is_interrupted_and_retried(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing", policy=impatient(timeout=0.4, backoff=1.0, max_backoff=1.0))
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        (delivery_id,) = await publish(plan, deployment, order_paid, 1)
+        transport = Endless()
+        worker = Worker(plan, deployment, transport=transport, environ=environ_of(billing="http://127.0.0.1:9/"))
+        async with records(deployment) as tasks:
+            async with worker.background():
+                await transport.begun.wait()
+            record = await tasks.of(delivery_id)
+        assert (record.state, record.code, record.attempts) == (State.WAITING, "interrupted", 1)
+
+    run(go())
+
+
+def test_an_idle_worker_sends_at_most_8_commands_in_3_seconds_and_writes_nothing(namespace: str) -> None:
+    plan, order_paid = shop("billing")
+
+    async def go(redis: EmbeddedServer) -> None:
+        deployment = deployment_on(redis.url, namespace)
+        async with Endpoint() as billing, Redis.from_url(redis.url) as client:
+            async with Worker(plan, deployment, environ=environ_of(billing=billing.url)).background():
+                await publish(plan, deployment, order_paid, 1)
+                await billing.received(1)
+                async with client.monitor() as monitor:
+                    sent, before = [], (await client.info("persistence"))["aof_current_size"]
+                    end = time.monotonic() + 3
+                    while (left := end - time.monotonic()) > 0:
+                        try:
+                            async with asyncio.timeout(left):
+                                sent.append(await monitor.next_command())
+                        except TimeoutError:
+                            break
+                    after = (await client.info("persistence"))["aof_current_size"]
+            own = [each["command"] for each in sent if each["client_type"] != "lua" and "INFO" not in each["command"]]
+            assert 2 <= len(own) <= 8, own
+            assert after == before
+
+    with server() as redis:
+        run(go(redis))
+
+
+def test_a_server_that_may_lose_events_is_not_worked_on(namespace: str) -> None:
+    plan, _ = shop("billing")
+
+    async def go(redis: EmbeddedServer) -> None:
+        worker = Worker(plan, deployment_on(redis.url, namespace))
+        with pytest.raises(WeakDurability):
+            await worker.run_once()
+        with pytest.raises(WeakDurability):
+            await worker.run()
+        with pytest.raises(WeakDurability):
+            async with worker.background():
+                pytest.fail("the block must not begin")
+
+    with server(extra={"appendfsync": "everysec"}) as redis:
+        run(go(redis))
+
+
+def test_what_makes_a_start_impossible_is_raised(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing")
+    other, _ = shop("search")
+    deployment = deployment_on(redis_url, namespace)
+    with pytest.raises(InvalidPlan, match="concurrency"):
+        Worker(plan, deployment, concurrency=0)
+
+    async def go() -> None:
+        await publish(plan, deployment, order_paid, 1)
+        with pytest.raises(PlanMismatch, match="billing"):
+            await Worker(other, deployment).run()
+        with pytest.raises(RedisUnavailable):
+            await Worker(plan, deployment_on("unix:///nowhere.sock", namespace)).run_once()
+
+    run(go())
