@@ -61,7 +61,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
 # In the background shell $$ is still the process that becomes the server.
 _GUARD: Final = """
 exec 3<&0
-( read -r _ <&3 || { kill -9 $$; rm -rf -- "$0"; } ) &
+( read -r _ <&3 || { kill -9 $$; PATH=/usr/bin:/bin rm -rf -- "$0"; } ) &
 exec "$@" </dev/null 3<&-
 """
 

