@@ -31,7 +31,6 @@ from starlette.routing import Route
 
 from hookline_receiver.ledger.redis import RedisLedger
 from hookline_receiver.receiver import Receiver
-from hookline_shared.event import DomainEvent
 from hookline_shared.keys import SigningKey
 
 if TYPE_CHECKING:
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from hookline_shared.event import DomainEvent
 
 REPLAYED = (b"x-axiom-replayed", b"true")
 OK = 204

@@ -29,11 +29,18 @@ log = logging.getLogger("hookline.receiver")
 class Keyring:
     """The keys of the moment. Raises InvalidSigningKey when built with fixed keys that cannot be used.
 
-    `clock` gives monotonic seconds.
+    `clock` gives monotonic seconds; `patience` is how many seconds one call may take.
     """
 
-    def __init__(self, source: KeySource, profile: Profile, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._profile, self._clock = profile, clock
+    def __init__(
+        self,
+        source: KeySource,
+        profile: Profile,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._profile, self._clock, self._patience = profile, clock, patience
         self._call: KeyCall | None = source if callable(source) else None
         self._keys: tuple[SigningKey, ...] = () if callable(source) else check_keys(source, profile)
         self._fetched_at = self._ask_again_at = float("-inf")
@@ -62,7 +69,7 @@ class Keyring:
 
     async def _fetch(self, call: KeyCall) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self._patience):
                 self._keys = check_keys(await call(), self._profile)
         except Exception as error:  # noqa: BLE001 - the user's code; whatever it raises, the answer is 503
             log.warning("the key source failed: %s", type(error).__name__)

@@ -124,9 +124,7 @@ class Receiver:
     @overload
     def on(self, event: str, model: type[M], /) -> Register[DomainEvent[M]]: ...
 
-    def on(
-        self, event: EventType[Any] | str, model: type[BaseModel] | None = None, /
-    ) -> Register[DomainEvent[Any]]:
+    def on(self, event: EventType[Any] | str, model: type[BaseModel] | None = None, /) -> Register[DomainEvent[Any]]:
         """Decorator: the function, `def` or `async def`, handles the event.
 
         It may take `delivery: Delivery` as a second parameter. A plain function runs in a thread. Returning means

@@ -204,14 +204,18 @@ def test_its_rows_stay_under_300_bytes_each(redis_server: EmbeddedServer, namesp
         async with (ledger := RedisLedger(redis_server.url, namespace=namespace)).opened():
             await asyncio.gather(*(handled(ledger) for _ in range(1000)))
         key = f"hookline:{{{namespace}:ledger}}:"
-        sizes = [await command(redis_server.url, "MEMORY USAGE", key + name, "SAMPLES", 0) for name in ("rows", "expiry")]
+        sizes = [
+            await command(redis_server.url, "MEMORY USAGE", key + name, "SAMPLES", 0) for name in ("rows", "expiry")
+        ]
         assert sum(int(str(size)) for size in sizes) < 300_000
 
     run(go())
 
 
 def test_the_address_comes_from_the_environment() -> None:
-    ledger = RedisLedger.from_env({"REDIS_URL": "redis://a", "HOOKLINE_REDIS_URL": "redis://b", "HOOKLINE_NAMESPACE": "n"})
+    ledger = RedisLedger.from_env(
+        {"REDIS_URL": "redis://a", "HOOKLINE_REDIS_URL": "redis://b", "HOOKLINE_NAMESPACE": "n"}
+    )
     assert (ledger._url, ledger._namespace) == ("redis://b", "n")
     with pytest.raises(InvalidReceiver, match="HOOKLINE_REDIS_URL"):
         RedisLedger.from_env({})
@@ -219,7 +223,14 @@ def test_the_address_comes_from_the_environment() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"url": "http://x"}, {"namespace": "Shop"}, {"namespace": ""}, {"durability": "sure"}, {"max_rows": 0}, {"retention": 0}],
+    [
+        {"url": "http://x"},
+        {"namespace": "Shop"},
+        {"namespace": ""},
+        {"durability": "sure"},
+        {"max_rows": 0},
+        {"retention": 0},
+    ],
 )
 def test_an_impossible_ledger_is_refused_without_showing_its_address(options: dict[str, object]) -> None:
     with pytest.raises(InvalidReceiver) as refused:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,7 +25,7 @@ from hookline_receiver import (
     SigningKey,
 )
 from hookline_receiver.body import BufferCap
-from hookline_receiver.ledger.protocol import Claimed, Done
+from hookline_receiver.ledger.protocol import Claimed
 from hookline_shared.errors import InvalidSigningKey
 from tests.support import run
 from tests.support_receiver import KEY, NOW_MS, Anything, Order, Reply, call, receiver, signed, until
@@ -569,9 +568,7 @@ def test_a_row_is_known_by_endpoint_so_that_two_receivers_share_a_ledger() -> No
         return [await call(app, *request) for app in receivers]
 
     ledger, seen = Ledger(), list[object]()
-    receivers = [
-        Receiver(name, keys=KEY, ledger=ledger, clock=lambda: NOW_MS) for name in ("one", "two")
-    ]
+    receivers = [Receiver(name, keys=KEY, ledger=ledger, clock=lambda: NOW_MS) for name in ("one", "two")]
     for app in receivers:
         app.on("order.paid", Order)(seen.append)
     assert [reply.status for reply in run(go())] == [204, 204]
@@ -673,25 +670,35 @@ def test_the_end_waits_for_a_running_handler_and_records_it() -> None:
     assert run(go()) == ["done"]
 
 
-def test_the_end_stops_a_handler_that_overstays_and_releases_it() -> None:
+def test_the_end_leaves_the_claim_of_a_thread_that_still_runs() -> None:
     async def go() -> Any:
-        app = handled_by(lambda event: time.sleep(0), ledger=ledger)
-        app.on("slow", Anything)(overstay)
-        body = b'{"type":"slow","data":{}}'
         async with app.lifespan():
-            client = asyncio.create_task(deliver(app, body))
-            await running.wait()
-            app._handling._terms = type(app._handling._terms)(handler_deadline=0.01)
-        with contextlib.suppress(asyncio.CancelledError):
-            await client
+            assert (await deliver(app)).status == 503
         return [row.state for row in ledger._rows.values()]
 
-    async def overstay(event: object) -> None:
-        running.set()
-        await asyncio.Event().wait()
+    proceed, ledger = threading.Event(), Ledger()
+    app = handled_by(lambda event: proceed.wait(10), ledger=ledger, handler_deadline=0.01)
+    try:
+        assert run(go()) == ["claimed"]
+    finally:
+        proceed.set()
 
-    running, ledger = asyncio.Event(), Ledger()
-    assert run(go()) == ["released"]
+
+def test_a_loop_that_ends_releases_what_it_was_handling() -> None:
+    async def go() -> None:
+        async def paid(event: object) -> None:
+            running.set()
+            await asyncio.Event().wait()
+
+        running = asyncio.Event()
+        app = handled_by(paid, ledger=ledger)
+        client = asyncio.create_task(deliver(app))
+        await running.wait()
+        del client
+
+    ledger = Ledger()
+    run(go())
+    assert [row.state for row in ledger._rows.values()] == ["released"]
 
 
 def test_a_websocket_is_closed() -> None:
@@ -708,6 +715,3 @@ def test_a_websocket_is_closed() -> None:
         return sent
 
     assert run(go()) == [{"type": "websocket.close", "code": 1000}]
-
-
-assert Done

@@ -34,7 +34,5 @@ def test_verification_gives_the_verdict_of_the_case(vector: Vector) -> None:
 
 @each
 def test_a_receiver_answers_the_status_of_the_case(vector: Vector) -> None:
-    answered = call(
-        receiver_of(vector), vector.headers, vector.body, method=vector.method, chunks=vector.chunks
-    )
+    answered = call(receiver_of(vector), vector.headers, vector.body, method=vector.method, chunks=vector.chunks)
     assert run(answered).status == vector.status
