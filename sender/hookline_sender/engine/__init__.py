@@ -1,0 +1,1 @@
+"""The durable task engine: publications, lanes and leases on Redis."""

@@ -7,14 +7,11 @@ An async and a sync store run the same commands. Every script sent twice changes
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib import resources
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, assert_never
 
 from hookline_sender.engine import codes
 from hookline_sender.engine.layout import DELIVERY_ID_LENGTH, LANE_LENGTH, LAYOUT_VERSION, PID_LENGTH, Layout
+from hookline_sender.engine.lua import Arg, Command, script
 from hookline_sender.engine.packing import pack_envelope, pack_trace, unpack_envelope, unpack_trace
 from hookline_sender.engine.records import (
     Attempt,
@@ -34,58 +31,25 @@ from hookline_sender.engine.records import (
 from hookline_sender.errors import IdentityConflict, NamespaceFull, PlanMismatch, UnknownDelivery
 from hookline_sender.policy import DeliveryPolicy, decode_policy
 
-R = TypeVar("R")
-Arg = str | bytes | int
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-# The parts of each script, in the order in which they are joined. Only publish may be refused for want of memory:
-# claiming and settling must go on, they are what frees it.
-_PARTS: Mapping[str, tuple[str, ...]] = {
-    "bind": ("bind",),
-    "publish": ("publish",),
-    "turn": ("tasks", "settling", "reaping", "claiming", "purging", "turn"),
-    "reap": ("tasks", "reaping", "reap"),
-    "purge": ("tasks", "purging", "purge"),
-    "inspect": ("inspect",),
-    "plan": ("plan",),
-}
-_ENGINE_CODES = ("deadline_exceeded", "interrupted", "worker_lost")  # the ones the scripts themselves write
-_FLAGS: Mapping[str, str] = {"publish": "", "inspect": "no-writes,allow-oom", "plan": "no-writes,allow-oom"}
+__all__ = [
+    "Command",
+    "RevisionUnknown",
+    "bind",
+    "inspect",
+    "policies",
+    "publish",
+    "purge",
+    "reap",
+    "turn",
+    "valid_delivery_id",
+]
 
 
 class RevisionUnknown(PlanMismatch):
     """The plan is accepted but this revision of its policies is not stored (any more): bind again and repeat."""
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """A Lua script and the digest by which Redis knows it."""
-
-    name: str
-    source: str
-    sha: str
-
-
-@cache
-def script(name: str) -> Script:
-    """Join a script from its parts. Raises KeyError for a name that does not exist."""
-    folder = resources.files(__package__) / "scripts"
-    flags = _FLAGS.get(name, "allow-oom")
-    numbers = ", ".join(f"{code} = {codes.code_byte(code)}" for code in _ENGINE_CODES)
-    parts = [f"#!lua flags={flags}" if flags else "#!lua", f"local CODES = {{ {numbers} }}"]
-    parts += [(folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", *_PARTS[name])]
-    source = "\n".join(parts)
-    return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
-
-
-@dataclass(frozen=True, slots=True)
-class Command(Generic[R]):
-    """One script call. `parse` turns the raw answer into a value or raises a HooklineError."""
-
-    script: Script
-    keys: tuple[str, ...]
-    args: tuple[Arg, ...]
-    parse: Callable[[Any], R]
-    repeat_safe: bool = True
 
 
 def _text(raw: bytes) -> str:
@@ -188,15 +152,17 @@ def publish(layout: Layout, request: PublishRequest) -> Command[Published]:
 
 def _settlement_args(settlement: Settlement) -> tuple[Arg, ...]:
     outcome = settlement.outcome
+    if isinstance(outcome, Released):
+        return (settlement.delivery_id, settlement.token, "l", 0, 0, 0, 0)
     match outcome:
-        case Delivered():
-            kind, code, status = "o", "", outcome.status
-        case Retry():
-            kind, code, status = "r", outcome.code, outcome.status
-        case Dead():
-            kind, code, status = "d", outcome.code, outcome.status
-        case Released():
-            return (settlement.delivery_id, settlement.token, "l", 0, 0, 0, 0)
+        case Delivered(status=status):
+            kind, code = "o", ""
+        case Retry(code=code, status=status):
+            kind = "r"
+        case Dead(code=code, status=status):
+            kind = "d"
+        case _:
+            assert_never(outcome)
     duration = min(max(0, outcome.duration_ms), 0xFFFFFFFF)
     return (
         settlement.delivery_id,
@@ -229,7 +195,7 @@ def turn(layout: Layout, fingerprint: str, request: TurnRequest) -> Command[Turn
         if raw[0] != b"turn":
             raise _unbound(layout)
         now, words, tasks, publications, soonest, backlog = raw[1:7]
-        bodies = {pid: envelope for pid, envelope in publications}
+        bodies: dict[bytes, bytes] = dict(publications)
         return TurnAnswer(
             now_ms=now,
             tasks=tuple(_claimed(task, bodies[task[0]], now, request.token) for task in tasks if bodies[task[0]]),
@@ -284,7 +250,7 @@ def policies(layout: Layout, revision: str) -> Command[dict[str, DeliveryPolicy]
 
 
 def _attempt(line: str) -> Attempt:
-    number, at_ms, status, code, duration_ms, worker = line.split(" ")
+    number, at_ms, status, code, duration_ms, worker = line.split(" ", 5)
     return Attempt(int(number), int(at_ms), int(status), codes.code_text(int(code)), int(duration_ms), worker)
 
 

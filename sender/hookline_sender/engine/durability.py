@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import logging
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
-from hookline_sender.deployment import Deployment
-from hookline_sender.engine.link import Link
+from redis.exceptions import ResponseError
+
 from hookline_sender.errors import WeakDurability
 from hookline_sender.policy import HooklineWarning
 from hookline_shared.durability import durability_faults, durability_fix
-from redis.exceptions import ResponseError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hookline_sender.deployment import Deployment
+    from hookline_sender.engine.link import Link
 
 _log = logging.getLogger("hookline_sender")
 
@@ -64,7 +69,7 @@ class Durability:
         elif self._deployment.durability == "asserted" and info.get("role", "master") != "master":
             raise self._weak((f"role={info['role']} (need master)",))
 
-    def _judge(self, config: Any, info: dict[str, str]) -> None:
+    def _judge(self, config: object, info: dict[str, str]) -> None:
         where = shown(self._deployment.redis_url)
         if isinstance(config, ResponseError):
             raise WeakDurability(
@@ -92,18 +97,17 @@ class Durability:
         self._run_id = run_id
 
 
-def _pairs(flat: Any) -> dict[str, str]:
-    if isinstance(flat, dict):
-        return {_text(name): _text(value) for name, value in flat.items()}
+def _pairs(answer: object) -> dict[str, str]:
+    flat = cast("Sequence[object]", answer)
     return {_text(flat[i]): _text(flat[i + 1]) for i in range(0, len(flat), 2)}
 
 
-def _fields(section: Any) -> dict[str, str]:
+def _fields(section: object) -> dict[str, str]:
     if isinstance(section, ResponseError):
         return {}
     lines = (line.partition(":") for line in _text(section).splitlines())
     return {name: value for name, colon, value in lines if colon}
 
 
-def _text(raw: Any) -> str:
+def _text(raw: object) -> str:
     return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else str(raw)

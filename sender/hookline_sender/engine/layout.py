@@ -1,6 +1,7 @@
 """Names of everything in Redis: keys, identities, lanes.
 
-All keys of a shard share one hash tag, so that a script may touch any of them: ``hookline:{<namespace>:<shard>}:<name>``.
+All keys of a shard share one hash tag, so that a script may touch any of them:
+``hookline:{<namespace>:<shard>}:<name>``.
 
     pid          22 characters   one publication: BLAKE2b-128 over what makes two publish calls the same one
     lane         16 characters   one destination of a binding: BLAKE2b-96
@@ -34,7 +35,7 @@ def _token(size: int, *parts: str) -> str:
     return urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def pid_of(namespace: str, kind: str, event: str, tenant: str, id: str) -> str:  # noqa: A002 - the public keyword
+def pid_of(namespace: str, kind: str, event: str, tenant: str, id: str) -> str:  # noqa: A002, PLR0917 - the public keyword; in the order they are hashed
     """Identity of one publication (22 URL-safe characters)."""
     return _token(16, namespace, kind, event, tenant, id)
 

@@ -8,22 +8,27 @@ lost whether or not that is safe.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 from redis.asyncio import ConnectionPool
-from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from redis.asyncio.connection import AbstractConnection
 
 Reply = Any
 RawCommand = tuple[str | bytes | int, ...]
 
 
-def connection_pool(url: str, **settings: object) -> ConnectionPool[Any]:
+def connection_pool(url: str, **settings: object) -> ConnectionPool:
     """Connections with redis-py's own retries off. Raises ValueError for a URL that is none."""
-    return ConnectionPool.from_url(url, retry=Retry(NoBackoff(), 0), protocol=2, **settings)
+    untyped: Any = ConnectionPool
+    pool: ConnectionPool = untyped.from_url(url, retry=Retry(NoBackoff(), 0), protocol=2, **settings)
+    return pool
 
 
 class Link:
@@ -47,11 +52,9 @@ class Link:
         async with self._busy:
             connection = self._connection or await self._connect()
             self._connection = None
-            replies: list[Reply | ResponseError] = []
             try:
-                await connection.send_packed_command(connection.pack_commands(commands))  # type: ignore[no-untyped-call]
-                for _ in commands:
-                    replies.append(await _reply(connection))
+                await connection.send_packed_command(connection.pack_commands(commands))
+                replies = [await _reply(connection) for _ in commands]
             except BaseException:
                 await connection.disconnect(nowait=True)
                 raise
@@ -66,9 +69,11 @@ class Link:
                 await connection.disconnect()
 
     async def _connect(self) -> AbstractConnection:
-        connection = cast("AbstractConnection", self._pool.make_connection())
+        make: Any = self._pool.make_connection  # typed in some releases of redis-py only
+        connection: AbstractConnection = make()
+        connect: Any = connection.connect
         try:
-            await connection.connect()
+            await connect()
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
@@ -77,10 +82,11 @@ class Link:
 
 
 async def _reply(connection: AbstractConnection) -> Reply | ResponseError:
+    read: Any = connection.read_response
     try:
-        return await connection.read_response()
+        return await read()
     except ResponseError as refused:
         return refused
 
 
-__all__ = ["Link", "RawCommand", "RedisError", "Reply", "connection_pool"]
+__all__ = ["Link", "RawCommand", "Reply", "connection_pool"]

@@ -13,7 +13,8 @@ def pack_envelope(texts: tuple[str, ...], body: bytes) -> bytes:
 
 def unpack_envelope(raw: bytes, count: int = 4) -> tuple[tuple[str, ...], bytes]:
     """The texts and the body of `pack_envelope`."""
-    texts, at = [], 0
+    texts: list[str] = []
+    at = 0
     for _ in range(count):
         start = at + _LENGTH
         at = start + int.from_bytes(raw[at:start], "big")

@@ -7,24 +7,27 @@ reply was lost are repeated a few times if they are repeat-safe, and everything 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hookline_sender.deployment import Deployment
+from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
+
 from hookline_sender.engine import commands
 from hookline_sender.engine.commands import Command, RevisionUnknown
 from hookline_sender.engine.durability import Durability, shown, warn_when_volatile
 from hookline_sender.engine.layout import Layout
 from hookline_sender.engine.link import Link, RawCommand
 from hookline_sender.engine.wake import WakeUps
-from hookline_sender.errors import NamespaceFull, RedisUnavailable, WeakDurability
-from hookline_sender.plan import Plan
+from hookline_sender.errors import NamespaceFull, RedisUnavailable
 from hookline_sender.policy import encode_policy
 from hookline_shared.errors import HooklineError
-from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from hookline_sender.deployment import Deployment
+    from hookline_sender.plan import Plan
 
 R = TypeVar("R")
 
@@ -33,8 +36,7 @@ _log = logging.getLogger("hookline_sender")
 # Pauses before the repeats of a repeat-safe command, in seconds: a restart takes longer, a lost connection does not.
 _REPEATS = (0.05, 0.2, 0.5)
 _WAIT_MS = 2000  # how long a publish waits for min_replicas to confirm
-# A server that answers with these is there, but cannot run the command now.
-_NOT_NOW = ("BUSY", "LOADING", "READONLY", "MISCONF", "MASTERDOWN", "NOREPLICAS", "UNKILLABLE")
+_LOADS = 3  # times that scripts are loaded for one batch: somebody may flush them again in between
 
 
 class RedisStore:
@@ -102,15 +104,19 @@ class RedisStore:
         Raises:
             RedisUnavailable: the connection failed; a repeat-safe batch was repeated before.
         """
+        if self._durability.nearly_full and any(_publishes(command) for command in batch):
+            return await self._without_publishing(batch)
         safe = all(command.repeat_safe for command in batch)
         replies = await self._attempted(lambda: self._exchange(batch), repeat=safe)
-        results = [self._parsed(command, reply) for command, reply in zip(batch, replies, strict=True)]
+        results: list[R | HooklineError] = []
+        for command, reply in zip(batch, replies, strict=True):
+            results.append(self._parsed(command, reply))
         if self._plan is not None and any(isinstance(result, RevisionUnknown) for result in results):
             return await self._again_when_bound(batch, results, self._plan)
         return results
 
-    async def wait_wake(self, timeout: float) -> None:
-        """Return when a publisher made work for idle workers, or after `timeout` seconds. Never raises on Redis loss."""
+    async def wait_wake(self, timeout: float) -> None:  # noqa: ASYNC109 - passing is no error
+        """Return when a publisher made work for idle workers, or after `timeout` seconds; also while Redis is away."""
         await self._wake_ups.wait(timeout)
 
     async def aclose(self) -> None:
@@ -134,32 +140,33 @@ class RedisStore:
         )
 
     async def _exchange(self, batch: Sequence[Command[Any]]) -> list[Any]:
-        replies = await self._link.exchange([*(_evalsha(command) for command in batch), *self._confirmation(batch)])
-        confirmed = replies[len(batch)] if len(replies) > len(batch) else None
-        replies = replies[: len(batch)]
-        unknown = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
-        if unknown:
-            # The server refused them before doing anything, so repeating is safe for every command.
-            sources = {batch[i].script.name: batch[i].script.source for i in unknown}
-            loads: list[RawCommand] = [("SCRIPT", "LOAD", source) for source in sources.values()]
-            again = await self._link.exchange(
-                [*loads, *(_evalsha(batch[i]) for i in unknown), *self._confirmation(batch)]
-            )
-            for i, reply in zip(unknown, again[len(loads) :], strict=False):
-                replies[i] = reply
-            confirmed = again[len(loads) + len(unknown)] if confirmed is not None else None
-        if confirmed is not None and (
-            isinstance(confirmed, ResponseError) or confirmed < self._deployment.min_replicas
-        ):
+        replies: list[Any] = [None] * len(batch)
+        waiting, loads, confirmed = list(range(len(batch))), list[RawCommand](), list[Any]()
+        for _ in range(1 + _LOADS):
+            calls = [_evalsha(batch[i]) for i in waiting]
+            answers = await self._link.exchange([*loads, *calls, *self._confirmation(batch)])
+            confirmed = answers[len(loads) + len(calls) :]
+            for i, answer in zip(waiting, answers[len(loads) :], strict=False):
+                replies[i] = answer
+            # The server refused these before doing anything, so repeating is safe for every command.
+            waiting = [i for i in waiting if isinstance(replies[i], NoScriptError)]
+            if not waiting:
+                break
+            sources = {batch[i].script.name: batch[i].script.source for i in waiting}
+            loads = [("SCRIPT", "LOAD", source) for source in sources.values()]
+        self._check_confirmed(confirmed)
+        return replies
+
+    def _check_confirmed(self, confirmed: list[Any]) -> None:
+        if any(isinstance(count, ResponseError) or count < self._deployment.min_replicas for count in confirmed):
             raise RedisUnavailable(
                 f"Redis at {shown(self._deployment.redis_url)} has it, but not all of {self._deployment.min_replicas} "
                 "replicas confirmed in time (min_replicas): repeat with the same id, which is always safe"
             )
-        return replies
 
     def _confirmation(self, batch: Sequence[Command[Any]]) -> list[RawCommand]:
         wanted = self._deployment.min_replicas
-        if wanted and any(command.script.name == "publish" for command in batch):
+        if wanted and any(_publishes(command) for command in batch):
             return [("WAIT", wanted, _WAIT_MS)]
         return []
 
@@ -180,7 +187,7 @@ class RedisStore:
             "check that it runs and HOOKLINE_REDIS_URL; publishing again with the same id is always safe"
         )
 
-    def _parsed(self, command: Command[R], reply: Any) -> R | HooklineError:
+    def _parsed(self, command: Command[R], reply: object) -> R | HooklineError:
         if isinstance(reply, ResponseError):
             return self._refused(reply)
         try:
@@ -192,10 +199,19 @@ class RedisStore:
         where = shown(self._deployment.redis_url)
         text = str(reply)
         if isinstance(reply, OutOfMemoryError) or text.startswith(("OOM", "command not allowed when used memory")):
-            return NamespaceFull(f"Redis at {where} is out of memory: raise maxmemory or start more workers")
+            return self._no_room()
         _log.error("Redis at %s refused a command: %s", where, text.split(":", 1)[0][:200])
         word = text.split(" ", 1)[0]
         return RedisUnavailable(f"Redis at {where} cannot run the command now ({word}): see the server's log")
+
+    def _no_room(self) -> NamespaceFull:
+        where = shown(self._deployment.redis_url)
+        return NamespaceFull(f"Redis at {where} is out of memory or nearly: raise maxmemory or start more workers")
+
+    async def _without_publishing(self, batch: Sequence[Command[R]]) -> list[R | HooklineError]:
+        rest = [command for command in batch if not _publishes(command)]
+        results = iter(await self.run_many(rest) if rest else [])
+        return [self._no_room() if _publishes(command) else next(results) for command in batch]
 
     async def _again_when_bound(
         self, batch: Sequence[Command[R]], results: list[R | HooklineError], plan: Plan
@@ -208,6 +224,10 @@ class RedisStore:
         for i, reply in zip(behind, replies, strict=True):
             results[i] = self._parsed(batch[i], reply)
         return results
+
+
+def _publishes(command: Command[Any]) -> bool:
+    return command.script.name == "publish"
 
 
 def _evalsha(command: Command[Any]) -> RawCommand:

@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 from typing import Any
 
-from hookline_sender.engine.link import connection_pool
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
+
+from hookline_sender.engine.link import connection_pool
 
 _RECONNECT = 1.0  # seconds between attempts to subscribe again
 
@@ -24,7 +25,7 @@ class WakeUps:
         self._woken = asyncio.Event()
         self._listener: asyncio.Task[None] | None = None
 
-    async def wait(self, timeout: float) -> None:
+    async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - passing is no error
         """Return at the next wake-up, at one that came since the last wait, or after `timeout` seconds."""
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen(), name="hookline-wake-ups")
@@ -36,8 +37,7 @@ class WakeUps:
         """Stop listening."""
         if self._listener is not None:
             self._listener.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._listener
+            await asyncio.wait([self._listener])
             self._listener = None
         await self._pool.disconnect()
 
@@ -48,9 +48,8 @@ class WakeUps:
             await asyncio.sleep(_RECONNECT)
 
     async def _hear(self) -> None:
-        client: Redis = Redis(connection_pool=self._pool)
+        client: Any = Redis(connection_pool=self._pool)  # pub/sub has no types
         async with client.pubsub() as channel:
             await channel.subscribe(self._channel)
-            async for message in channel.listen():
-                _: Any = message
+            async for _ in channel.listen():
                 self._woken.set()

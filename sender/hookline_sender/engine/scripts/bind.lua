@@ -9,24 +9,32 @@ local raw = call('HGETALL', KEYS[1])
 for i = 1, #raw, 2 do meta[raw[i]] = raw[i + 1] end
 if meta.layout and meta.layout ~= layout then return { 'layout', meta.layout } end
 
+-- Lua's unpack() stops near 8,000 values.
+local function put(name, fields)
+  for i = 1, #fields, 1000 do call('HSET', name, unpack(fields, i, math.min(i + 999, #fields))) end
+end
+
 local declared, last = {}, 7 + 3 * tonumber(ARGV[7])
 for i = 8, last, 3 do declared[ARGV[i]] = ARGV[i + 1] end
 
-local known = meta['fp:' .. fingerprint]
-local accepted = known and (known == '0' or tonumber(known) > now)
-if not accepted then
-  local replaces = false
+-- What the plan would take from the namespace: bindings that it does not declare, or declares differently.
+local function taken()
+  local replaces, live = false, nil
   for field, signature in pairs(meta) do
-    if string.sub(field, 1, 2) == 'b:' and declared[string.sub(field, 3)] ~= signature then
-      local name = string.sub(field, 3)
-      local live = tonumber(call('HGET', key('cnt'), 'o:' .. name) or '0')
-      if live > 0 then return { 'live', name, live, declared[name] and 'changed' or 'removed' } end
+    local name = string.sub(field, 1, 2) == 'b:' and string.sub(field, 3)
+    if name and declared[name] ~= signature then
+      local open = tonumber(call('HGET', key('cnt'), 'o:' .. name) or '0')
       replaces = true
+      if open > 0 then live = { 'live', name, open, declared[name] and 'changed' or 'removed' } end
     end
   end
+  return replaces, live
+end
+
+-- Processes of the plans before go on for a day (a rolling deploy), unless their plan no longer fits.
+local function become_current(replaces)
   for field, value in pairs(meta) do
     if string.sub(field, 1, 3) == 'fp:' then
-      -- Older processes of a rolling deploy go on for a day, unless their plan no longer fits.
       if replaces or (value ~= '0' and tonumber(value) <= now) then
         call('HDEL', KEYS[1], field)
       elseif value == '0' then
@@ -41,7 +49,20 @@ if not accepted then
     write[#write + 1] = 'b:' .. name
     write[#write + 1] = signature
   end
-  call('HSET', KEYS[1], unpack(write))
+  put(KEYS[1], write)
+end
+
+local known = meta['fp:' .. fingerprint]
+if known ~= '0' then
+  local replaces, live = taken()
+  if known and tonumber(known) > now and replaces then
+    -- A process of the plan before starts again amid a deploy: it gets its day, and takes nothing from the new plan.
+    call('HSET', KEYS[1], 'fp:' .. fingerprint, now + DAY)
+  elseif live then
+    return live
+  else
+    become_current(replaces)
+  end
 end
 
 if call('EXISTS', key('plan:' .. revision)) == 0 then
@@ -54,7 +75,7 @@ if call('EXISTS', key('plan:' .. revision)) == 0 then
     fields[#fields + 1] = 'e:' .. (i - last - 1)
     fields[#fields + 1] = ARGV[i]
   end
-  call('HSET', key('plan:' .. revision), unpack(fields))
+  put(key('plan:' .. revision), fields)
 end
 
 for field, bound in pairs(meta) do

@@ -133,15 +133,18 @@ local function resched(d, now)
   end
 end
 
--- A lane whose keys are of the wrong type must not stop the others: it is set aside and shown.
+-- A lane whose keys are of the wrong type must not stop the others: it is set aside and shown. Nothing here may raise:
+-- when the lane's state is what cannot be read, its binding is known from where the lane was met.
+local homes = {}
 local function guarded(lane, now, change, ...)
   local ok, result = pcall(change, ...)
   if ok then return result end
   call('ZADD', key('broken'), now, lane)
-  local binding = call('HGET', key('D:' .. lane), 'b')
+  local d = lanes[lane]
+  local binding = d and d.binding or homes[lane]
+  if d then redis.pcall('HSET', key('D:' .. lane), 'o', d.open, 'f', d.flight) end
   if binding then
-    call('ZREM', key('ready:' .. binding), lane)
-    call('ZREM', key('busy:' .. binding), lane)
+    redis.pcall('ZREM', key('ready:' .. binding), lane)
+    redis.pcall('ZREM', key('busy:' .. binding), lane)
   end
-  return nil
 end

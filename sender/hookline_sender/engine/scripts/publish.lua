@@ -75,6 +75,7 @@ end
 
 local answer, wake = { 'published' }, false
 for i = first, #ARGV, 6 do
+  homes[ARGV[i]] = ARGV[i + 1]
   wake = guarded(ARGV[i], now, enqueue, i) or wake
   count('o:' .. ARGV[i + 1], 1)
   answer[#answer + 1] = ARGV[i]

@@ -1,15 +1,18 @@
 -- What outlived its retention is freed, a bounded share per turn: dead letters with their body, then receipts.
-local function expire_dead(limit, now, retention, dead_retention)
-  local old = call('ZRANGEBYSCORE', key('dead'), '-inf', now - dead_retention, 'LIMIT', 0, limit)
-  for _, did in ipairs(old) do
-    local pid, lane = string.sub(did, 1, 22), string.sub(did, 23)
-    local head = call('HGET', key('S:' .. pid), 'h')
-    if head then
-      local _, created, tasks = struct.unpack(HEAD, head)
-      body_needed_less(pid, tasks, created)
-    end
-    call('ZREM', key('dead:' .. lane), pid)
+-- One that cannot be read (somebody else wrote over it) must not stop the turn that meets it: it is left behind.
+local function expire_one(did)
+  local pid, lane = string.sub(did, 1, 22), string.sub(did, 23)
+  local head = call('HGET', key('S:' .. pid), 'h')
+  if head then
+    local _, created, tasks = struct.unpack(HEAD, head)
+    body_needed_less(pid, tasks, created)
   end
+  call('ZREM', key('dead:' .. lane), pid)
+end
+
+local function expire_dead(limit, now, dead_retention)
+  local old = call('ZRANGEBYSCORE', key('dead'), '-inf', now - dead_retention, 'LIMIT', 0, limit)
+  for _, did in ipairs(old) do pcall(expire_one, did) end
   if #old > 0 then
     call('ZREM', key('dead'), unpack(old))
     count('dead_expired', #old)
@@ -39,14 +42,14 @@ local function purge(limit, now)
   local limits = call('HMGET', KEYS[1], 'retention_ms', 'dead_retention_ms')
   if not limits[1] then return 0 end
   local retention, dead_retention = tonumber(limits[1]), tonumber(limits[2])
-  local done = expire_dead(limit, now, retention, dead_retention)
+  local done = expire_dead(limit, now, dead_retention)
   local old = call('ZRANGEBYSCORE', key('fin'), '-inf', now - retention, 'LIMIT', 0, limit)
   local gone, less = {}, {}
   for _, pid in ipairs(old) do
-    local ok, revision = forget(pid)
-    if ok then
+    local readable, freed, revision = pcall(forget, pid)
+    if freed or not readable then
       gone[#gone + 1] = pid
-      if revision then less[revision] = (less[revision] or 0) + 1 end
+      if readable and revision then less[revision] = (less[revision] or 0) + 1 end
     else
       -- An ended member still lies in a queue: it must not come alive under a later publication of the same identity.
       call('ZADD', key('fin'), now - retention + 60000, pid)

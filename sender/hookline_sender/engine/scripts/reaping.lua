@@ -6,7 +6,7 @@ local function reap_one(t, r, now)
   local lost = math.min(streak(r.flags) + 1, 3)
   r.code, r.status, r.duration = CODES.worker_lost, 0, 0
   r.flags = with_streak(r.flags, lost)
-  remember(t.did, r, now, '-')
+  remember(t, r, now, '-')
   count('worker_lost', 1)
   local delay = 0
   if lost > 1 then delay = math.min(policy.backoff * 2 ^ (lost - 2), policy.max_backoff) * 1000 end
@@ -20,7 +20,8 @@ local function reap(limit, now)
     local did, lane = string.sub(member, 1, 38), string.sub(member, 23, 38)
     local done = guarded(lane, now, function()
       local t, r = load_task(did)
-      if t and t.lane_state and r.state < COMPLETED then
+      if t and r.state < COMPLETED then
+        assert(t.lane_state, 'the lane of a running task is gone')
         started(t, r, NO_TOKEN)
         reap_one(t, r, now)
         touched[lane] = t.lane_state

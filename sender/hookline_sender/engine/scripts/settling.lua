@@ -8,7 +8,8 @@ local function settle_one(s, now, worker, touched)
   if not call('ZSCORE', key('leases'), s.did .. s.token) then
     return r.token == s.token and WORDS[r.state] or 'lost'
   end
-  if not t.lane_state or r.state > RUNNING then return WORDS[r.state] end
+  if r.state > RUNNING then return WORDS[r.state] end
+  assert(t.lane_state, 'the lane of a running task is gone')
   started(t, r, s.token)
   touched[t.lane_state.lane], s.ended = t.lane_state, true
   if s.kind == 'l' then
@@ -22,7 +23,7 @@ local function settle_one(s, now, worker, touched)
   end
   r.flags = with_streak(r.flags, 0)
   r.code, r.status, r.duration = s.code, s.status, s.duration
-  if s.kind ~= 'o' or has(r.flags, F_HISTORY) then remember(s.did, r, now, worker) end
+  if s.kind ~= 'o' or has(r.flags, F_HISTORY) then remember(t, r, now, worker) end
   if s.kind == 'o' then return finish(t, r, COMPLETED, now) end
   if s.kind == 'd' then return finish(t, r, has(r.flags, F_CANCEL) and CANCELLED or FAILED, now) end
   return retry_or_end(t, r, s.delay, CODES.deadline_exceeded, now)

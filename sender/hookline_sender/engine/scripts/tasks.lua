@@ -33,10 +33,10 @@ local function flush_ended(score_of)
   call('UNLINK', unpack(bodies))
 end
 
--- One line per attempt, from the first failure on; the newest 16 are kept.
-local function remember(did, r, now, worker)
+-- One line per attempt, from the first failure on; the newest 16 are kept. Written with the record, by store().
+local function remember(t, r, now, worker)
   local line = string.format('%d %.0f %d %d %d %s', r.attempts, now, r.status, r.code, r.duration, worker)
-  local text = call('HGET', key('H:' .. did), 'a')
+  local text = call('HGET', key('H:' .. t.did), 'a')
   if text then
     local kept, from = {}, nil
     for entry in string.gmatch(text, '[^\n]+') do kept[#kept + 1] = entry end
@@ -44,42 +44,45 @@ local function remember(did, r, now, worker)
     from = math.max(1, #kept - 15)
     line = table.concat(kept, '\n', from)
   end
-  call('HSET', key('H:' .. did), 'a', line)
-  r.flags = with(r.flags, F_HISTORY)
+  t.history, r.flags = line, with(r.flags, F_HISTORY)
 end
 
-local function store(pid, lane, r) call('HSET', key('S:' .. pid), lane, pack_record(r)) end
+local function store(t, r)
+  if t.history then call('HSET', key('H:' .. t.did), 'a', t.history) end
+  call('HSET', key('S:' .. t.pid), t.lane_state.lane, pack_record(r))
+end
 
--- A task leaves the unfinished ones for good.
+-- A task leaves the unfinished ones for good. As in requeue, the lane's keys come before the record: if one of them
+-- cannot be written, the lease and the record still say that the task is running, and nothing is half done.
 local function finish(t, r, state, now)
   local d = t.lane_state
-  if t.running then d.flight = d.flight - 1 end
-  d.open = d.open - 1
-  r.state, r.flags = state, t.running and without(r.flags, F_QUEUED) or r.flags
-  store(t.pid, d.lane, r)
-  count('open', -1)
-  count('o:' .. d.binding, -1)
-  count(WORDS[state], 1)
   if state == FAILED then
-    call('ZADD', key('dead'), now, t.pid .. d.lane)
     call('ZADD', key('dead:' .. d.lane), now, t.pid)
+    call('ZADD', key('dead'), now, t.did)
   else
     body_needed_less(t.pid, t.tasks, t.created)
   end
+  r.state, r.flags = state, t.running and without(r.flags, F_QUEUED) or r.flags
+  store(t, r)
+  if t.running then d.flight = d.flight - 1 end
+  d.open = d.open - 1
+  count('open', -1)
+  count('o:' .. d.binding, -1)
+  count(WORDS[state], 1)
   return WORDS[state]
 end
 
 -- Back into the lane. In an ordered lane the task stays at the head and holds the rest until it is due.
 local function requeue(t, r, due, now)
   local d = t.lane_state
-  if t.running then d.flight = d.flight - 1 end
-  r.due, r.state, r.flags = due, due > now and WAITING or ACCEPTED, with(r.flags, F_QUEUED)
-  store(t.pid, d.lane, r)
   if due > now and not d.ordered then
     call('ZADD', key('z:' .. d.lane), due, t.pid)
   else
     call('LPUSH', key('q:' .. d.lane), t.pid)
   end
+  r.due, r.state, r.flags = due, due > now and WAITING or ACCEPTED, with(r.flags, F_QUEUED)
+  store(t, r)
+  if t.running then d.flight = d.flight - 1 end
   return WORDS[r.state]
 end
 
@@ -104,7 +107,8 @@ local function load_task(did)
            lane_state = lane_state(lane) }, unpack_record(v[2])
 end
 
--- What a claim changes of the record: it is written when the attempt ends.
+-- What a claim changes of the record: it is written when the attempt ends. At its end (in 2106) a fence stays.
 local function started(t, r, token)
-  t.running, r.attempts, r.fence, r.token = true, math.min(r.attempts + 1, 255), r.fence + 1, token
+  t.running, r.attempts, r.token = true, math.min(r.attempts + 1, 255), token
+  r.fence = math.min(r.fence + 1, 4294967295)
 end

@@ -4,17 +4,20 @@
 local MAX_BYTES, SHARE = 1048576, 16
 local fingerprint, worker, sequence, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local slots, lease, bindings = tonumber(ARGV[5]), tonumber(ARGV[6]), {}
-for i = 8, 7 + tonumber(ARGV[7]) do bindings[#bindings + 1] = ARGV[i] end
-local first = 8 + #bindings
+local first = 8 + tonumber(ARGV[7])
+-- Each turn starts at another binding, so that none is always last when slots are few.
+for i = 0, first - 9 do bindings[i + 1] = ARGV[8 + (i + string.byte(sequence, -1)) % (first - 8)] end
 local settlements = tonumber(ARGV[first])
 local now = clock()
 local memory = key('W:' .. worker)
 
 -- A worker whose plan is no longer accepted may still say how its attempts ended, but gets no others.
 if not accepted_plan(fingerprint, now) then
-  settle_all(first + 1, settlements, now, worker)
-  flush_ended(function() return now end)
-  flush_counts()
+  if call('EXISTS', KEYS[1]) == 1 then
+    settle_all(first + 1, settlements, now, worker)
+    flush_ended(function() return now end)
+    flush_counts()
+  end
   return { 'unbound' }
 end
 
@@ -29,8 +32,9 @@ local function held(by, since)
   local tasks = {}
   for _, member in ipairs(call('ZRANGEBYSCORE', key('leases'), since + lease, '+inf')) do
     local t, r
-    if string.sub(member, 39) == by then t, r = load_task(string.sub(member, 1, 38)) end
-    if t and t.lane_state then
+    local ok = string.sub(member, 39) == by
+    if ok then ok, t, r = pcall(load_task, string.sub(member, 1, 38)) end
+    if ok and t and t.lane_state then
       started(t, r, by)
       t.record, t.lease = r, lease_of(lease, policy_of(t.revision, t.lane_state.binding))
       t.traceparent = call('HGET', key('S:' .. t.pid), 't')

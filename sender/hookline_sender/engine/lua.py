@@ -1,0 +1,64 @@
+"""The Lua scripts as Redis gets them, and calls of them as values: no I/O."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from hookline_sender.engine import codes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+R_co = TypeVar("R_co", covariant=True)
+Arg = str | bytes | int
+
+# The parts of each script, in the order in which they are joined. Only publish may be refused for want of memory:
+# claiming and settling must go on, they are what frees it.
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "bind": ("bind",),
+    "publish": ("publish",),
+    "turn": ("tasks", "settling", "reaping", "claiming", "purging", "turn"),
+    "reap": ("tasks", "reaping", "reap"),
+    "purge": ("tasks", "purging", "purge"),
+    "inspect": ("inspect",),
+    "plan": ("plan",),
+}
+# The ones the scripts themselves write.
+_ENGINE_CODES = ("deadline_exceeded", "internal_error", "interrupted", "worker_lost")
+_FLAGS: Mapping[str, str] = {"publish": "", "inspect": "no-writes,allow-oom", "plan": "no-writes,allow-oom"}
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script and the digest by which Redis knows it."""
+
+    name: str
+    source: str
+    sha: str
+
+
+@cache
+def script(name: str) -> Script:
+    """Join a script from its parts. Raises KeyError for a name that does not exist."""
+    folder = resources.files("hookline_sender.engine") / "scripts"
+    flags = _FLAGS.get(name, "allow-oom")
+    numbers = ", ".join(f"{code} = {codes.code_byte(code)}" for code in _ENGINE_CODES)
+    parts = [f"#!lua flags={flags}" if flags else "#!lua", f"local CODES = {{ {numbers} }}"]
+    parts += [(folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", *_PARTS[name])]
+    source = "\n".join(parts)
+    return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Generic[R_co]):
+    """One script call. `parse` turns the raw answer into a value or raises a HooklineError."""
+
+    script: Script
+    keys: tuple[str, ...]
+    args: tuple[Arg, ...]
+    parse: Callable[[Any], R_co]
+    repeat_safe: bool = True
