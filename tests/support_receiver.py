@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from hookline_receiver import MemoryLedger, Receiver, SigningKey
+from hookline_receiver import LedgerUnavailable, MemoryLedger, Receiver, SigningKey
 from hookline_receiver.testing import sign_request
 from hookline_sender.embedded import EmbeddedServer, bundled_server
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+
+    from hookline_receiver.ledger.protocol import Claimed
 
 R = TypeVar("R")
 Pairs = list[tuple[bytes, bytes]]
@@ -156,6 +158,70 @@ def receiver(**options: Any) -> Receiver:
     options = {"keys": KEY, "clock": lambda: NOW_MS, **options}
     ledger = options.pop("ledger", None) or MemoryLedger(allow_volatile=True)
     return Receiver("orders", ledger=ledger, **options)
+
+
+def handled_by(handler: Callable[..., Any], **options: Any) -> Receiver:
+    """A receiver whose orders go to `handler`."""
+    made = receiver(**options)
+    made.on("order.paid", Order)(handler)
+    return made
+
+
+def nothing(event: object) -> None:
+    """Handle it."""
+
+
+async def deliver(app: Receiver, body: bytes | None = None, **options: Any) -> Reply:
+    """The answer to one signed order, or to `body`."""
+    return await call(app, *signed(body, **options))
+
+
+class Ledger(MemoryLedger):
+    """A ledger that can be out of order: each name in `down` is a method that does not answer."""
+
+    def __init__(self, *down: str, **options: Any) -> None:
+        super().__init__(allow_volatile=True, **options)
+        self.down, self.asked = set(down), list[str]()
+
+    def _ask(self, name: str) -> None:
+        self.asked.append(name)
+        if name in self.down:
+            raise LedgerUnavailable(name)
+
+    async def find(self, entry: Any) -> Any:
+        self._ask("find")
+        return await super().find(entry)
+
+    async def claim(self, entry: Any, owner: bytes, lease: float) -> Any:
+        self._ask("claim")
+        return await super().claim(entry, owner, lease)
+
+    async def renew(self, claim: Claimed, lease: float) -> bool:
+        self._ask("renew")
+        return await super().renew(claim, lease)
+
+    async def complete(self, claim: Claimed, status: int) -> bool:
+        self._ask("complete")
+        return await super().complete(claim, status)
+
+    async def release(self, claim: Claimed) -> bool:
+        self._ask("release")
+        return await super().release(claim)
+
+
+async def twice(app: Receiver, *, delivery_id: str = "dlv_1", **options: Any) -> tuple[Reply, Reply]:
+    """Answers to a delivery and to the same one again."""
+    request = signed(delivery_id=delivery_id, **options)
+    return await call(app, *request), await call(app, *request)
+
+
+def asking(plain: Callable[[], Any]) -> Callable[[], Any]:
+    """An `ask` for `until` from a plain function."""
+
+    async def ask() -> Any:
+        return plain()
+
+    return ask
 
 
 async def until(ask: Callable[[], Awaitable[R]], holds: Callable[[R], object], limit: float = 10) -> R:

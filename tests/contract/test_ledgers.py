@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hookline_receiver.errors import LedgerUnavailable
 from hookline_receiver.ledger.memory import MemoryLedger
 from hookline_receiver.ledger.protocol import Busy, Claimed, Conflict, Done, Entry, Full
 from hookline_receiver.ledger.redis import RedisLedger
