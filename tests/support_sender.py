@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from hookline_sender import DeliveryPolicy, Deployment, HooklineWarning, Plan, Publisher
 from hookline_sender.engine import commands
+from hookline_sender.engine.records import ClaimedTask
 from hookline_sender.engine.store import RedisStore
 from tests.support_receiver import until
 
@@ -25,6 +26,25 @@ if TYPE_CHECKING:
 
 KEY = bytes(range(32))
 LIMIT = 15  # seconds any wait of a test may take
+REDIS_MS = 1_800_000_000_000
+TASK = ClaimedTask(
+    delivery_id="d" * 38,
+    binding="billing",
+    destination="billing",
+    event="order.paid",
+    tenant="",
+    event_key="order-1",
+    content_type="application/json",
+    body=b"{}",
+    traceparent="",
+    attempt=1,
+    fence=1,
+    revision="r" * 16,
+    claimed_at_ms=REDIS_MS,
+    deadline_ms=REDIS_MS + 60_000,
+    lease_ms=30_000,
+    token=b"t" * 16,
+)
 
 
 class Order(BaseModel):

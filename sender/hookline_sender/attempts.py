@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def margin(lease: float) -> float:
-    """Seconds before a lease's end from which it is no longer believed."""
-    return max(1.0, lease / 6)
-
-
 @dataclass(frozen=True, slots=True)
 class RedisClock:
     """Redis' time as one answer told it, carried on by this process' monotonic clock."""
@@ -54,18 +49,12 @@ class RedisClock:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claimed task with all that decides its attempt. `turn_sent` is the monotonic time before its turn was sent."""
+    """A claimed task with all that decides its attempt. `believed_until` is monotonic time."""
 
     task: ClaimedTask
     policy: DeliveryPolicy
-    turn_sent: float
+    believed_until: float
     clock: RedisClock
-
-    @property
-    def believed_until(self) -> float:
-        """Monotonic time up to which the lease is certainly ours."""
-        lease = self.task.lease_ms / 1000
-        return self.turn_sent + lease - margin(lease)
 
     def timeout(self, now: float) -> float:
         """Seconds an attempt that starts at monotonic `now` may take; not above 0 when the delivery's time is over."""

@@ -28,7 +28,9 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class _Call(Generic[C, R]):
+class Call(Generic[C, R]):
+    """A command that waits for its batch."""
+
     command: C
     size_bytes: int
     answer: asyncio.Future[R]
@@ -43,7 +45,7 @@ class Coalescer(Generic[C, R]):
 
     def __init__(self, send: Callable[[Sequence[C]], Awaitable[Sequence[R | HooklineError]]]) -> None:
         self._send = send
-        self._waiting: deque[_Call[C, R]] = deque()
+        self._waiting: deque[Call[C, R]] = deque()
         self._loop = asyncio.get_running_loop()
         self._pump: asyncio.Task[None] | None = None
         self._closed = False
@@ -58,7 +60,7 @@ class Coalescer(Generic[C, R]):
             raise HooklineError("the publisher is closed")
         if asyncio.get_running_loop() is not self._loop:
             raise HooklineError("the publisher was opened in another event loop: open one per loop")
-        call: _Call[C, R] = _Call(command, size_bytes, self._loop.create_future())
+        call: Call[C, R] = Call(command, size_bytes, self._loop.create_future())
         self._waiting.append(call)
         if self._pump is None:
             self._pump = self._loop.create_task(self._drain(), name="hookline-publish")
@@ -71,7 +73,7 @@ class Coalescer(Generic[C, R]):
             await self._pump
 
     async def _drain(self) -> None:
-        unanswered: list[_Call[C, R]] = []
+        unanswered: list[Call[C, R]] = []
         try:
             while True:
                 await asyncio.sleep(0)  # whoever is ready in this turn of the event loop joins the batch
@@ -84,7 +86,7 @@ class Coalescer(Generic[C, R]):
             _cancel(unanswered)
             _cancel(self._waiting)
 
-    async def _exchange(self, batch: Sequence[_Call[C, R]]) -> None:
+    async def _exchange(self, batch: Sequence[Call[C, R]]) -> None:
         answers: Sequence[R | Exception]
         try:
             answers = await self._send([call.command for call in batch])
@@ -99,9 +101,9 @@ class Coalescer(Generic[C, R]):
                 call.answer.set_result(answer)
 
 
-def take(waiting: deque[_Call[C, R]]) -> list[_Call[C, R]]:
+def take(waiting: deque[Call[C, R]]) -> list[Call[C, R]]:
     """Remove the next batch from the front; calls whose caller has gone are dropped. A big call goes alone."""
-    batch: list[_Call[C, R]] = []
+    batch: list[Call[C, R]] = []
     room = MAX_BYTES
     while waiting and len(batch) < MAX_CALLS:
         if waiting[0].answer.done():
@@ -114,6 +116,6 @@ def take(waiting: deque[_Call[C, R]]) -> list[_Call[C, R]]:
     return batch
 
 
-def _cancel(calls: Sequence[_Call[C, R]] | deque[_Call[C, R]]) -> None:
+def _cancel(calls: Sequence[Call[C, R]] | deque[Call[C, R]]) -> None:
     for call in calls:
         call.answer.cancel()

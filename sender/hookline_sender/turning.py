@@ -82,6 +82,14 @@ class Asker:
     lease_ms: int
     entropy: Callable[[int], bytes]
 
+    @property
+    def margin(self) -> float:
+        """Seconds before a claimed task's lease ends from which it is not believed any more.
+
+        The engine makes each lease at least the task's timeout and two margins long, so that any attempt fits.
+        """
+        return max(1.0, self.lease_ms / 6000)
+
     def turn(self, settlements: Sequence[Settlement], free: int) -> TurnRequest:
         """A new turn that settles at most a batch of `settlements` and claims at most `free` tasks."""
         return TurnRequest(

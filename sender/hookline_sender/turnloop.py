@@ -228,7 +228,8 @@ class TurnLoop:
             if policy is None or self._stopping:
                 self._finished.append(Settlement(task.delivery_id, task.token, Released()))
             else:
-                self._start(Claim(task, policy, turn.sent, clock))
+                believed_until = turn.sent + task.lease_ms / 1000 - self._asker.margin
+                self._start(Claim(task, policy, believed_until, clock))
 
     def _start(self, claim: Claim) -> None:
         attempt = asyncio.create_task(self._attempts.make(claim))
