@@ -34,7 +34,7 @@ from hookline_receiver.receiver import Receiver
 from hookline_shared.keys import SigningKey
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -141,7 +141,7 @@ class Demo:
         return Response(status_code=OK)
 
     @contextlib.asynccontextmanager
-    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+    async def lifespan(self, _: Starlette) -> AsyncGenerator[None]:
         """Open the receivers; no handler is left waiting at the end."""
         async with contextlib.AsyncExitStack() as stack:
             for receiver in self.receivers.values():
