@@ -52,8 +52,8 @@ class Endpoint:
     async def is_left(self) -> None:
         """Return when every peer has closed its connection."""
         async with asyncio.timeout(5):
-            while any(not reader.at_eof() and reader.exception() is None for reader in self.readers):
-                await asyncio.sleep(0.01)
+            while any(not reader.at_eof() and reader.exception() is None for reader in self.readers):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)  # a reader tells nobody that its peer has left
 
 
 @contextlib.asynccontextmanager
@@ -140,7 +140,7 @@ async def send(
     url: str,
     *,
     transport: Transport | None = None,
-    timeout: float = 5,
+    timeout: float = 5,  # noqa: ASYNC109 - the attempt's own
     policy: DeliveryPolicy | None = None,
     destination: str = "billing",
     timestamp_ms: int = 1_700_000_000_000,

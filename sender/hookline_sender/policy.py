@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from hookline_sender.errors import InvalidPlan
 
@@ -55,7 +55,7 @@ class DeliveryPolicy:
     ordering: Ordering = "unordered"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "retry_statuses", tuple(sorted(set(self.retry_statuses))))
+        object.__setattr__(self, "retry_statuses", _statuses(self.retry_statuses))
         _check(self)
         if total_backoff(self) < SHORT_PATIENCE:
             warnings.warn(
@@ -105,13 +105,14 @@ def decode_policy(text: str | bytes) -> DeliveryPolicy:
     try:
         stored: Any = json.loads(text)
     except ValueError:
-        raise InvalidPlan("a stored policy is not JSON") from None
-    if not isinstance(stored, Mapping):
+        stored = None
+    if not isinstance(stored, dict):
         raise InvalidPlan("a stored policy is not a JSON object")
+    values = cast("dict[str, Any]", stored)
     policy = object.__new__(DeliveryPolicy)
     for field in fields(DeliveryPolicy):
-        value: Any = stored.get(field.name, field.default)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        object.__setattr__(policy, field.name, tuple(value) if field.name == "retry_statuses" else value)  # pyright: ignore[reportUnknownArgumentType]
+        value = values.get(field.name, field.default)
+        object.__setattr__(policy, field.name, _statuses(value) if field.name == "retry_statuses" else value)
     _check(policy)
     return policy
 
@@ -136,10 +137,17 @@ def _check(policy: DeliveryPolicy) -> None:
             f"timeout={policy.timeout:g} is not below replay_window={policy.replay_window:g}: "
             "an attempt could arrive when its signature is already stale"
         )
-    if wrong := [status for status in policy.retry_statuses if status not in range(400, 600)]:
-        raise InvalidPlan(f"retry_statuses has {wrong[0]}: only 400-599 can be retried")
     if policy.ordering not in ORDERINGS:
         raise InvalidPlan(f"ordering={policy.ordering!r} is none of {', '.join(ORDERINGS)}")
+
+
+def _statuses(given: object) -> tuple[int, ...]:
+    listed = isinstance(given, Iterable)
+    statuses: tuple[object, ...] = tuple(cast("Iterable[object]", given)) if listed else (given,)
+    numbers = [each for each in statuses if isinstance(each, int) and each in range(400, 600)]
+    if len(numbers) != len(statuses):
+        raise InvalidPlan("retry_statuses are whole numbers from 400 to 599: nothing else can be retried")
+    return tuple(sorted(set(numbers)))
 
 
 def _in_range(name: str, value: object, low: float, high: float) -> None:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, cast
 import httpcore
 import httpx
 
-from hookline_sender.egress.adapter import as_transport
 from hookline_sender.egress.guard import Guard
 from hookline_sender.egress.idle import Connection, IdleConnections, PoolKey
 from hookline_sender.egress.progress import Progress, by_deadline
@@ -28,8 +27,6 @@ from hookline_sender.errors import UnsafeDestination
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["HttpxTransport", "as_transport"]
 
 MAX_HEAD_BYTES: Final = 16 * 1024
 """Most that is read before a head is complete, interim answers included."""

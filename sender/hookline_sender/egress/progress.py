@@ -23,9 +23,9 @@ class Progress:
     def sending(self) -> None:
         """Note that a byte of the request may leave now; safe to call for each further one."""
         if not self.sent:
-            self.sent = True
             if self.on_sent is not None:
-                self.on_sent()
+                self.on_sent()  # what it raises stops the request unsent
+            self.sent = True
 
     def failed(self, kind: FailureKind, text: str) -> TransportFailed:
         """The error for a failure at this point."""

@@ -68,7 +68,8 @@ class Transport(Protocol):
         deadline: absolute time of the running loop, over connecting, writing, head and body. When it passes after
         the head was read, the answer is returned and the connection dropped.
         destination: whose connections may be used; destinations never share one.
-        on_sent: called once, before the first byte of the request may be written; never when none was.
+        on_sent: called once, before the first byte of the request may be written; never when none was. What it raises
+            stops the request unsent and passes through.
 
         Raises TransportFailed.
         """

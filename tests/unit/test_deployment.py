@@ -1,0 +1,144 @@
+"""What a deployment reads, refuses and hides."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookline_sender import Deployment, DestinationRef, InvalidDeployment, NotGranted, Plan
+from hookline_sender.deployment import default_ref
+
+SECRET = "redis://user:hush@redis.internal:6379/3"
+
+
+def plan() -> Plan:
+    made = Plan("shop")
+    made.webhook("billing-eu")
+    return made
+
+
+def test_the_environment_describes_a_deployment() -> None:
+    deployment = Deployment.from_env(
+        plan(),
+        {
+            "HOOKLINE_REDIS_URL": SECRET,
+            "REDIS_URL": "redis://elsewhere",
+            "HOOKLINE_NAMESPACE": "staging",
+            "HOOKLINE_GRANTS": "publish:order.paid, publish:order.refunded  cancel:webhook:*",
+            "HOOKLINE_DURABILITY": "asserted",
+            "HOOKLINE_ALLOW_LOOPBACK_HTTP": "1",
+        },
+    )
+    assert (deployment.redis_url, deployment.namespace, deployment.durability) == (SECRET, "staging", "asserted")
+    assert deployment.grants == {"publish:order.paid", "publish:order.refunded", "cancel:webhook:*"}
+    assert deployment.allow_loopback_http
+    assert deployment.ref_of("billing-eu") == default_ref("billing-eu")
+
+
+def test_an_unset_environment_is_strict_and_named_after_the_plan() -> None:
+    deployment = Deployment.from_env(plan(), {"REDIS_URL": SECRET})
+    assert deployment == Deployment(SECRET, namespace="shop", destinations={"billing-eu": default_ref("billing-eu")})
+    assert (deployment.grants, deployment.durability, deployment.allow_loopback_http) == (
+        frozenset(),
+        "verified",
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("environ", "named"),
+    [
+        ({}, "HOOKLINE_REDIS_URL"),
+        ({"HOOKLINE_DURABILITY": "yes"}, "HOOKLINE_DURABILITY"),
+        ({"HOOKLINE_ALLOW_LOOPBACK_HTTP": "true"}, "HOOKLINE_ALLOW_LOOPBACK_HTTP"),
+        ({"HOOKLINE_NAMESPACE": "A:B"}, "namespace"),
+        ({"HOOKLINE_GRANTS": "publish"}, "publish"),
+    ],
+)
+def test_a_wrong_environment_is_refused_by_name(environ: dict[str, str], named: str) -> None:
+    redis = {"REDIS_URL": SECRET} if environ else {}
+    with pytest.raises(InvalidDeployment, match=named):
+        Deployment.from_env(plan(), redis | environ)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"redis_url": "http://redis.internal"},
+        {"redis_url": ""},
+        {"namespace": ""},
+        {"namespace": "a" * 65},
+        {"durability": "maybe"},
+        {"grants": "publish:order.paid"},
+        {"grants": {"publish order.paid"}},
+        {"lease": 0.1},
+        {"lease": float("inf")},
+        {"retention": 59},
+        {"dead_retention": 30 * 86_400 + 1},
+        {"max_records": 0},
+        {"min_replicas": -1},
+    ],
+    ids=str,
+)
+def test_a_setting_out_of_range_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidDeployment):
+        Deployment(**{"redis_url": SECRET, "namespace": "shop", **wrong})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["https://shop.example/hook?key=hush", "hex:" + "ab" * 32, "", "A B", "1A"])
+def test_a_value_where_a_variable_name_belongs_is_refused_unshown(value: str) -> None:
+    with pytest.raises(InvalidDeployment, match="not their values") as caught:
+        DestinationRef(url_env=value, signing_key_env="KEY")
+    assert "hush" not in str(caught.value)
+
+
+def test_the_redis_url_is_in_no_repr_and_no_error() -> None:
+    assert "hush" not in repr(Deployment(SECRET, namespace="shop"))
+    with pytest.raises(InvalidDeployment) as caught:
+        Deployment("x" + SECRET, namespace="shop")
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("grants", "grant"),
+    [
+        ({"publish:order.paid"}, "publish:order.paid"),
+        ({"publish:order.*"}, "publish:order.paid"),
+        ({"publish:*"}, "publish:order.paid"),
+        ({"cancel:webhook:*"}, "cancel:webhook:billing"),
+        ({"cancel:*"}, "cancel:webhook:billing"),
+        ({"*"}, "bind:shop"),
+    ],
+)
+def test_a_grant_or_a_pattern_over_it_is_enough(grants: set[str], grant: str) -> None:
+    Deployment(SECRET, namespace="shop", grants=frozenset(grants)).require(grant, "it")
+
+
+@pytest.mark.parametrize("grants", [set(), {"publish:order.refunded"}, {"publish:order"}, {"cancel:*"}], ids=str)
+def test_a_missing_grant_says_which_line_to_add(grants: set[str]) -> None:
+    deployment = Deployment(SECRET, namespace="shop", grants=frozenset(grants))
+    with pytest.raises(
+        NotGranted, match=r'^publishing "order\.paid" is not granted: add "publish:order\.paid" to grants'
+    ):
+        deployment.require("publish:order.paid", 'publishing "order.paid"')
+
+
+@given(st.text(max_size=60))
+def test_any_text_as_a_grant_is_taken_or_refused(text: str) -> None:
+    with contextlib.suppress(InvalidDeployment):
+        Deployment(SECRET, namespace="shop", grants=frozenset({text}))
+
+
+def test_durations_are_given_in_milliseconds_too() -> None:
+    deployment = Deployment(SECRET, namespace="shop", lease=1.5, retention=60, dead_retention=61)
+    assert (deployment.lease_ms, deployment.retention_ms, deployment.dead_retention_ms) == (1500, 60_000, 61_000)
+
+
+def test_a_deployment_does_not_follow_changes_of_what_it_was_given() -> None:
+    given = {"billing": DestinationRef("A", "B")}
+    deployment = Deployment(SECRET, namespace="shop", destinations=given)
+    given.clear()
+    assert deployment.ref_of("billing") == DestinationRef("A", "B")
