@@ -97,7 +97,10 @@ class Receiver:
         buffer_cap: BufferCap = PROCESS_CAP,
         clock: Callable[[], int] = _wall_clock_ms,
     ) -> None:
-        _check(name, max_body_bytes, body_deadline, handler_deadline, lease, busy_wait)
+        _check_limits(name, max_body_bytes, body_deadline, handler_deadline, lease, busy_wait)
+        _check_choice("stale_status", stale_status, 503, 401)
+        _check_choice("on_unknown", on_unknown, "accept", "reject")
+        _check_choice("dedupe_by", dedupe_by, "delivery", "event_id")
         self.name = name
         self._profile = get_profile(scheme) if isinstance(scheme, str) else scheme
         self._keyring = Keyring(keys, self._profile)
@@ -232,7 +235,13 @@ class Receiver:
         return Entry(key.digest(), hashlib.sha256(delivery.body).digest())
 
 
-def _check(name: str, max_body_bytes: int, *seconds: float) -> None:
+def _check_choice(option: str, value: object, *choices: object) -> None:
+    if value not in choices:
+        message = f"{option}={value!r} is not one of {', '.join(map(repr, choices))}"
+        raise InvalidReceiver(message)
+
+
+def _check_limits(name: str, max_body_bytes: int, *seconds: float) -> None:
     if not name:
         message = "a receiver needs a name: it tells its rows in the ledger from other endpoints'"
         raise InvalidReceiver(message)

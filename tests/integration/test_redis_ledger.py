@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 from redis.asyncio import Redis
 
 from hookline_receiver import InvalidReceiver, LedgerUnavailable, RedisLedger, WeakDurability
+from hookline_receiver.ledger.link import PATIENCE
 from hookline_receiver.ledger.protocol import Claimed, Done, Entry, Full
 from tests.support import run, server
 from tests.support_receiver import Order, call, receiver, signed, until
@@ -51,6 +54,34 @@ def test_a_killed_server_refuses_and_comes_back_with_every_row(namespace: str) -
                     await ledger.claim(entry(), bytes(16), 60)
                 running.restart()
                 assert await ledger.find(delivery) == Done(204)
+
+    run(go())
+
+
+def test_a_server_that_hangs_is_given_up_in_time_and_used_again(namespace: str) -> None:
+    async def go() -> None:
+        with server() as running:
+            async with (ledger := RedisLedger(running.url, namespace=namespace)).opened():
+                delivery = await handled(ledger)
+                os.kill(running.pid, signal.SIGSTOP)
+                try:
+                    async with asyncio.timeout(PATIENCE + 1):
+                        with pytest.raises(LedgerUnavailable):
+                            await ledger.find(delivery)
+                finally:
+                    os.kill(running.pid, signal.SIGCONT)
+                assert await ledger.find(delivery) == Done(204)
+
+    run(go())
+
+
+def test_a_receiver_whose_server_is_away_does_not_start(namespace: str) -> None:
+    async def go() -> None:
+        with server() as running:
+            running.kill()
+            with pytest.raises(LedgerUnavailable):
+                async with RedisLedger(running.url, namespace=namespace).opened():
+                    pass
 
     run(go())
 

@@ -17,11 +17,13 @@ from hookline_receiver import (
     EventType,
     InvalidReceiver,
     MemoryLedger,
+    Receiver,
     SigningKey,
 )
 from hookline_shared.errors import InvalidSigningKey
 from tests.support import run
 from tests.support_receiver import (
+    KEY,
     NOW_MS,
     Anything,
     Order,
@@ -182,6 +184,14 @@ def test_type_from_names_the_event_of_bodies_that_do_not() -> None:
     assert [event.type for event in seen] == ["b"]
 
 
+def test_an_event_without_an_id_is_known_by_its_delivery() -> None:
+    body, seen = b'{"type":"order.paid","data":{"id":"o_1"}}', list[Any]()
+    app = handled_by(seen.append, dedupe_by="event_id")
+    run(deliver(app, body, delivery_id="dlv_1"))
+    run(deliver(app, body, delivery_id="dlv_2"))
+    assert len(seen) == 2
+
+
 def test_a_reference_goes_to_its_own_handler() -> None:
     data, references = list[Any](), list[DomainEventRef]()
     made = handled_by(data.append)
@@ -212,6 +222,9 @@ def test_a_handler_takes_the_event_and_perhaps_the_delivery(handler: Any) -> Non
         ({"handler_deadline": 0}, InvalidReceiver),
         ({"max_body_bytes": 0}, InvalidReceiver),
         ({"lease": float("inf")}, InvalidReceiver),
+        ({"stale_status": 200}, InvalidReceiver),
+        ({"on_unknown": "ignore"}, InvalidReceiver),
+        ({"dedupe_by": "body"}, InvalidReceiver),
         ({"scheme": "morse"}, ValueError),
     ],
 )
@@ -223,3 +236,14 @@ def test_what_cannot_work_is_refused_when_it_is_built(options: Any, error: type[
 def test_a_volatile_ledger_is_refused_unless_it_is_asked_for() -> None:
     with pytest.raises(InvalidReceiver, match="allow_volatile=True"):
         MemoryLedger()
+
+
+def test_a_receiver_has_a_name() -> None:
+    with pytest.raises(InvalidReceiver, match="name"):
+        Receiver("", keys=KEY, ledger=MemoryLedger(allow_volatile=True))
+    assert repr(receiver()) == "Receiver('orders')"
+
+
+def test_an_events_name_needs_its_model() -> None:
+    with pytest.raises(InvalidReceiver, match=r'on\("order.paid", Model\)'):
+        receiver().on("order.paid")  # type: ignore[call-overload]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hookline_receiver import Delivery, Receiver
+from hookline_receiver import Delivery, Receiver, Reject
 from tests.support import run
 from tests.support_receiver import (
     KEY,
@@ -63,6 +63,24 @@ def test_a_lost_fence_at_the_end_is_counted_and_the_success_is_answered() -> Non
     app = handled_by(paid, ledger=ledger)
     assert run(deliver(app)).status == 204
     assert app.counters["fence_lost"] == 1
+
+
+def test_a_fence_lost_while_the_handler_runs_is_counted_once() -> None:
+    async def paid(event: object) -> None:
+        ledger._rows.clear()
+        await until(asking(lambda: app.counters["fence_lost"]), bool)
+
+    ledger = Ledger()
+    app = handled_by(paid, ledger=ledger, lease=0.03)
+    assert run(deliver(app)).status == 204
+    assert app.counters["fence_lost"] == 1
+
+
+def test_a_claim_that_cannot_be_released_does_not_change_the_answer() -> None:
+    def paid(event: object) -> None:
+        raise Reject
+
+    assert run(deliver(handled_by(paid, ledger=Ledger("release")))).status == 422
 
 
 def test_a_row_is_known_by_endpoint_so_that_two_receivers_share_a_ledger() -> None:

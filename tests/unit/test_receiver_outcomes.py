@@ -8,11 +8,25 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import field_validator
 from starlette.responses import RedirectResponse, Response
 
 from hookline_receiver import Reject, RetryLater
 from tests.support import run
-from tests.support_receiver import Ledger, Reply, asking, call, deliver, handled_by, signed, twice, until
+from tests.support_receiver import (
+    Ledger,
+    Order,
+    Reply,
+    asking,
+    call,
+    deliver,
+    handled_by,
+    nothing,
+    receiver,
+    signed,
+    twice,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,3 +138,42 @@ def test_a_client_that_is_cancelled_does_not_cancel_the_handler() -> None:
         return await call(app, *request)
 
     assert run(go()).headers[b"x-axiom-replayed"] == b"true"
+
+
+def test_a_handler_that_only_makes_a_coroutine_has_failed(caplog: pytest.LogCaptureFixture) -> None:
+    def lazy(event: object) -> Any:
+        future: asyncio.Future[None] = asyncio.Future(loop=loop[0])
+        return future
+
+    async def go() -> Reply:
+        loop.append(asyncio.get_running_loop())
+        return await deliver(handled_by(lazy))
+
+    loop: list[asyncio.AbstractEventLoop] = []
+    assert run(go()).status == 500
+    assert "async def" in caplog.text
+
+
+def test_a_handler_cancelled_by_its_own_doing_has_failed() -> None:
+    async def paid(event: object) -> None:
+        raise asyncio.CancelledError
+
+    assert run(deliver(handled_by(paid))).status == 500
+
+
+def test_a_model_whose_validator_breaks_is_the_services_fault() -> None:
+    class Broken(Order):
+        @field_validator("id")
+        @classmethod
+        def look_up(cls, value: str) -> str:
+            raise KeyError(value)
+
+    made = receiver()
+    made.on("order.paid", Broken)(nothing)
+    assert run(deliver(made)).status == 500
+
+
+@pytest.mark.parametrize("after", [float("nan"), float("inf"), -1.0])
+def test_retry_later_needs_a_time(after: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        RetryLater(after)
