@@ -25,7 +25,8 @@ local open = tonumber(call('HGET', key('cnt'), 'open')) or 0
 local limit = tonumber(call('HGET', KEYS[1], 'max_records'))
 if open + tasks > limit then return { 'full', open, limit } end
 
-call('SET', key('P:' .. pid), ARGV[7])
+-- Without tasks nobody needs the envelope; what is left is the identity, for its retention.
+if tasks > 0 then call('SET', key('P:' .. pid), ARGV[7]) else call('ZADD', key('fin'), now, pid) end
 local created = math.floor(now / 1000)
 local fields = { 'h', struct.pack(HEAD, digest, now, tasks, bytes(revision), bytes(fingerprint), aggregate,
   tonumber(ARGV[6]), nonce), 't', ARGV[8] }

@@ -2,16 +2,17 @@
 -- because the token stays in the record.
 local MAX_RELEASES = 8
 
-local function settle_one(s, now, worker, touched)
+-- `ended` holds the leases this batch has ended; they are removed together, after it.
+local function settle_one(s, now, worker, touched, ended)
   local t, r = load_task(s.did)
   if not t then return 'lost' end
-  if not call('ZSCORE', key('leases'), s.did .. s.token) then
+  if ended[s.did .. s.token] or not call('ZSCORE', key('leases'), s.did .. s.token) then
     return r.token == s.token and WORDS[r.state] or 'lost'
   end
   if r.state > RUNNING then return WORDS[r.state] end
   assert(t.lane_state, 'the lane of a running task is gone')
   started(t, r, s.token)
-  touched[t.lane_state.lane], s.ended = t.lane_state, true
+  touched[t.lane_state.lane], s.owned = t.lane_state, true
   if s.kind == 'l' then
     if has(r.flags, F_CANCEL) then return finish(t, r, CANCELLED, now) end
     r.releases = math.min(r.releases + 1, 255)
@@ -30,14 +31,17 @@ local function settle_one(s, now, worker, touched)
 end
 
 local function settle_all(first, n, now, worker)
-  local words, free, touched = {}, {}, {}
+  local words, free, touched, ended = {}, {}, {}, {}
   for i = first, first + (n - 1) * 7, 7 do
     local s = { did = ARGV[i], token = ARGV[i + 1], kind = ARGV[i + 2], code = tonumber(ARGV[i + 3]),
                 status = tonumber(ARGV[i + 4]), duration = tonumber(ARGV[i + 5]), delay = tonumber(ARGV[i + 6]) }
-    local word = guarded(string.sub(s.did, 23), now, settle_one, s, now, worker, touched) or 'broken'
+    local word = guarded(string.sub(s.did, 23), now, settle_one, s, now, worker, touched, ended) or 'broken'
     if word == 'lost' then count('settle_lost', 1) end
     -- A lease that could not be settled stays, so that it lapses and is tried again.
-    if s.ended and word ~= 'broken' then free[#free + 1] = s.did .. s.token end
+    if s.owned and word ~= 'broken' then
+      ended[s.did .. s.token] = true
+      free[#free + 1] = s.did .. s.token
+    end
     words[#words + 1] = word
   end
   if #free > 0 then call('ZREM', key('leases'), unpack(free)) end

@@ -1,0 +1,333 @@
+"""A task has one owner at a time; a worker that dies delays it and never loses it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hookline_sender.engine.records import Dead, Released, Retry, State
+from hookline_sender.errors import UnknownDelivery
+from tests.support_engine import OK, POLICY, Lane, settlement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hookline_sender.engine.records import Outcome
+    from tests.support_engine import Engine
+
+    Bound = Callable[..., Engine]
+
+FAILED = Retry("http_5xx", 12, 503)
+LAPSE = 31  # seconds; longer than the tests' leases
+
+
+def lapse(engine: Engine) -> int:
+    engine.advance(LAPSE)
+    return engine.reap()
+
+
+def test_a_claimed_task_is_given_to_nobody_else(engine: Engine) -> None:
+    engine.publish("a")
+    task = engine.one()
+    assert engine.claim(worker="w2") == ()
+    assert engine.inspect(task).state is State.RUNNING
+
+
+def test_a_lease_covers_the_timeout_and_two_margins_and_is_told(bound: Bound) -> None:
+    engine = bound(billing=replace(POLICY, timeout=29.0))
+    engine.publish("a")
+    task = engine.one(lease_ms=6_000)
+    assert task.lease_ms == 29_000 + 2 * 1_000
+    lease_until = engine.inspect(task).lease_until_ms
+    assert lease_until == engine.now_ms + task.lease_ms
+    engine.publish("b")
+    assert engine.one(lease_ms=60_000).lease_ms == 60_000
+
+
+def test_the_fence_grows_with_every_claim_and_begins_at_the_publish_second(engine: Engine) -> None:
+    engine.publish("a")
+    created = engine.clock_ms() // 1000
+    fences: list[int] = []
+    for outcome in (FAILED, Released(), FAILED):
+        task = engine.one()
+        fences.append(task.fence)
+        engine.settle(task, outcome, 1)
+        engine.advance(1)
+    fences.append(engine.one().fence)
+    assert fences == list(range(fences[0], fences[0] + 4))
+    assert created - 1 <= fences[0] - 1 <= created
+
+
+def test_the_fence_grows_when_a_lease_lapses_and_when_the_identity_is_published_again(engine: Engine) -> None:
+    engine.publish("a")
+    first = engine.one()
+    lapse(engine)
+    second = engine.one()
+    assert second.fence == first.fence + 1
+    engine.settle(second)
+    engine.advance(86_401)
+    engine.purge()
+    engine.publish("a")
+    assert engine.one().fence > second.fence
+
+
+def test_a_wrong_token_settles_nothing(engine: Engine) -> None:
+    engine.publish("a")
+    task = engine.one()
+    before = engine.dump("W:", "cnt")
+    assert engine.settle(replace(task, token=os.urandom(16))) == "lost"
+    assert engine.dump("W:", "cnt") == before
+    assert engine.counters()["settle_lost"] == 1
+    assert engine.settle(task) == "completed"
+
+
+def test_a_token_of_another_task_settles_nothing(engine: Engine) -> None:
+    engine.publish("a")
+    one = engine.one()
+    engine.publish("b")
+    other = engine.one()
+    assert engine.settle(replace(one, token=other.token)) == "lost"
+    assert {engine.inspect(one).state, engine.inspect(other).state} == {State.RUNNING}
+
+
+@pytest.mark.parametrize("outcome", [OK, FAILED, Dead("http_4xx", 1, 404), Released()])
+def test_a_task_that_was_never_claimed_cannot_be_settled(engine: Engine, outcome: Outcome) -> None:
+    engine.publish("a")
+    engine.publish("b", Lane("two"))
+    task = next(task for task in engine.claim(1))
+    other = engine.id_of("b", Lane("two")) if task.event_key == "a" else engine.id_of("a")
+    assert engine.settle(replace(task, delivery_id=other), outcome) == "lost"
+    assert engine.inspect(other).state is State.ACCEPTED
+
+
+def test_the_token_of_a_reaped_lease_is_lost_before_and_after_the_next_claim(engine: Engine) -> None:
+    engine.publish("a")
+    old = engine.one()
+    assert lapse(engine) == 1
+    assert engine.settle(old) == "lost"
+    new = engine.one()
+    assert engine.settle(old) == "lost"
+    assert engine.inspect(new).state is State.RUNNING
+    assert engine.settle(new) == "completed"
+    assert engine.settle(old) == "lost"
+
+
+def test_a_lapsed_lease_is_settled_by_its_token_as_long_as_nobody_reaped_it(engine: Engine) -> None:
+    engine.publish("a")
+    task = engine.one()
+    engine.advance(LAPSE)
+    assert engine.settle(task) == "completed"
+    assert engine.reap() == 0
+    assert engine.inspect(task).state is State.COMPLETED
+
+
+def test_a_lapsed_lease_is_taken_back_at_once_by_any_worker_and_counts_as_an_attempt(engine: Engine) -> None:
+    engine.publish("a")
+    first = engine.one()
+    engine.advance(LAPSE)
+    second = engine.one(worker="w2")
+    assert (first.attempt, second.attempt) == (1, 2)
+    assert engine.inspect(second).history[0].worker == "-"
+    assert engine.counters()["worker_lost"] == 1
+
+
+def test_a_second_lapse_in_a_row_backs_off(engine: Engine) -> None:
+    engine.publish("a")
+    engine.one()
+    lapse(engine)
+    task = engine.one()
+    lapse(engine)
+    record = engine.inspect(task)
+    assert record.state is State.WAITING
+    assert record.due_ms - record.history[-1].at_ms == POLICY.backoff * 1000
+    assert engine.claim() == ()
+    engine.advance(POLICY.backoff)
+    assert engine.one().attempt == 3
+
+
+def test_an_answered_attempt_ends_the_row_of_lapses(engine: Engine) -> None:
+    engine.publish("a")
+    engine.one()
+    lapse(engine)
+    engine.settle(engine.one(), FAILED, 0)
+    engine.one()
+    lapse(engine)
+    assert engine.one().attempt == 4
+
+
+def test_a_lapse_of_the_last_attempt_is_a_dead_letter(engine: Engine) -> None:
+    engine.publish("a")
+    for _ in range(POLICY.attempts):
+        task = engine.one()
+        lapse(engine)
+        engine.advance(2 * POLICY.backoff)
+    record = engine.inspect(task)
+    assert (record.state, record.code, record.attempts) == (State.FAILED, "worker_lost", POLICY.attempts)
+    assert engine.claim() == ()
+    assert engine.counters() == {"failed": 1, "worker_lost": POLICY.attempts}
+
+
+def test_many_lapsed_leases_are_taken_back_in_bounded_slices(engine: Engine) -> None:
+    for number in range(40):
+        engine.publish(str(number))
+    assert len(engine.claim(40)) == 40
+    engine.advance(LAPSE)
+    engine.turn(0)
+    assert engine.counters()["worker_lost"] == 16
+    assert engine.reap() == 24
+    assert len(engine.claim(64)) == 40
+
+
+def test_a_retry_waits_its_delay_and_is_then_claimed_with_the_next_attempt(engine: Engine) -> None:
+    engine.publish("a")
+    task = engine.one()
+    assert engine.settle(task, FAILED, 7) == "waiting"
+    assert engine.claim() == ()
+    engine.advance(7)
+    assert engine.one().attempt == 2
+    record = engine.inspect(task)
+    assert [(line.number, line.code, line.status, line.worker) for line in record.history] == [
+        (1, "http_5xx", 503, "w1")
+    ]
+
+
+def test_the_last_attempt_that_fails_is_a_dead_letter_with_its_reason(engine: Engine) -> None:
+    engine.publish("a")
+    for _ in range(POLICY.attempts):
+        task = engine.one()
+        word = engine.settle(task, FAILED, 1)
+        engine.advance(1)
+    record = engine.inspect(task)
+    assert word == "failed"
+    assert (record.state, record.code, record.status) == (State.FAILED, "http_5xx", 503)
+    assert len(record.history) == POLICY.attempts
+
+
+def test_a_dead_outcome_ends_the_task_at_once(engine: Engine) -> None:
+    engine.publish("a")
+    task = engine.one()
+    assert engine.settle(task, Dead("http_4xx", 3, 404)) == "failed"
+    record = engine.inspect(task)
+    assert (record.state, record.code, record.attempts) == (State.FAILED, "http_4xx", 1)
+
+
+@pytest.mark.parametrize("outcome", [OK, Dead("http_4xx", 1, 404)])
+def test_a_terminal_state_never_changes(engine: Engine, outcome: Outcome) -> None:
+    engine.publish("a")
+    task = engine.one()
+    word = engine.settle(task, outcome)
+    before = engine.dump("W:", "cnt")
+    for other in (OK, FAILED, Dead("redirect", 1, 301), Released()):
+        assert engine.settle(task, other) == word
+    assert engine.dump("W:", "cnt") == before
+
+
+def test_an_outcome_said_twice_gets_the_same_answer_and_counts_once(engine: Engine) -> None:
+    engine.publish("a")
+    task = engine.one()
+    twice = [settlement(task, FAILED, 60), settlement(task, FAILED, 60)]
+    assert engine.turn(0, twice).settled == ("waiting", "waiting")
+    assert engine.turn(0, twice).settled == ("waiting", "waiting")
+    assert engine.inspect(task).attempts == 1
+    assert len(engine.inspect(task).history) == 1
+
+
+def test_an_outcome_said_again_after_the_next_claim_does_not_touch_that_claim(engine: Engine) -> None:
+    engine.publish("a")
+    first = engine.one()
+    engine.settle(first, FAILED, 0)
+    second = engine.one()
+    assert engine.settle(first, OK) != "completed"
+    assert engine.inspect(second).state is State.RUNNING
+    assert engine.settle(second, OK) == "completed"
+
+
+def test_a_release_gives_the_attempt_back_at_once(engine: Engine) -> None:
+    engine.publish("a")
+    first = engine.one()
+    assert engine.settle(first, Released()) == "accepted"
+    record = engine.inspect(first)
+    assert (record.attempts, record.releases, record.history) == (0, 1, ())
+    assert engine.one().attempt == 1
+
+
+def test_the_ninth_release_costs_an_attempt_and_waits_the_backoff(engine: Engine) -> None:
+    engine.publish("a")
+    words = [engine.settle(engine.one(), Released()) for _ in range(9)]
+    assert words == ["accepted"] * 8 + ["waiting"]
+    record = engine.inspect(engine.id_of("a"))
+    assert (record.attempts, record.history[-1].code) == (1, "interrupted")
+    assert record.due_ms - record.history[-1].at_ms == POLICY.backoff * 1000
+    engine.advance(POLICY.backoff)
+    assert engine.one().attempt == 2
+
+
+def test_nothing_is_claimed_past_its_deadline(engine: Engine) -> None:
+    engine.publish("a", Lane("one", deadline=5))
+    engine.publish("b", Lane("one", deadline=50))
+    engine.advance(5)
+    assert engine.one().event_key == "b"
+    record = engine.inspect(engine.id_of("a"))
+    assert (record.state, record.code, record.attempts) == (State.FAILED, "deadline_exceeded", 0)
+
+
+def test_a_retry_that_would_come_after_the_deadline_ends_at_once(engine: Engine) -> None:
+    engine.publish("a", Lane("one", deadline=60))
+    task = engine.one()
+    assert task.deadline_ms <= engine.now_ms + 60_000
+    assert engine.settle(task, FAILED, 60) == "failed"
+    assert engine.inspect(task).code == "deadline_exceeded"
+
+
+def test_a_lapse_past_the_deadline_ends_at_once(engine: Engine) -> None:
+    engine.publish("a", Lane("one", deadline=20))
+    task = engine.one()
+    lapse(engine)
+    record = engine.inspect(task)
+    assert (record.state, record.code) == (State.FAILED, "deadline_exceeded")
+
+
+def test_a_release_past_the_deadline_is_not_claimed_again(engine: Engine) -> None:
+    engine.publish("a", Lane("one", deadline=20))
+    task = engine.one()
+    engine.advance(20)
+    engine.settle(task, Released())
+    assert engine.claim() == ()
+    assert engine.inspect(task).code == "deadline_exceeded"
+
+
+def test_the_history_keeps_the_newest_sixteen_attempts(bound: Bound) -> None:
+    engine = bound(billing=replace(POLICY, attempts=16))
+    engine.publish("a")
+    for _ in range(12):
+        lapsing = engine.one()
+        engine.settle(lapsing, FAILED, 1)
+        engine.advance(1)
+    for _ in range(9):
+        engine.settle(engine.one(), Released())
+    engine.advance(POLICY.backoff)
+    for _ in range(3):
+        engine.settle(engine.one(), FAILED, 1)
+        engine.advance(1)
+    record = engine.inspect(engine.id_of("a"))
+    assert (record.state, record.attempts) == (State.FAILED, 16)
+    assert [line.number for line in record.history] == list(range(1, 17))
+
+
+def test_an_envelope_that_somebody_removed_is_a_dead_letter_and_no_endless_claim(engine: Engine) -> None:
+    engine.publish("a")
+    engine.publish("b")
+    engine.redis.delete(engine.key("P:" + engine.id_of("a")[:22]))
+    assert engine.one().event_key == "b"
+    assert engine.inspect(engine.id_of("a")).code == "internal_error"
+    engine.redis.set(engine.key("P:" + engine.id_of("a")[:22]), b"")  # for the check of consistency
+
+
+def test_an_id_that_never_existed_is_unknown(engine: Engine) -> None:
+    with pytest.raises(UnknownDelivery, match="never existed"):
+        engine.inspect("A" * 38)
+    with pytest.raises(UnknownDelivery, match="38 characters"):
+        engine.inspect("nonsense")

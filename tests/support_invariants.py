@@ -1,0 +1,147 @@
+"""Reads a whole namespace back and says where it contradicts itself."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from hookline_sender.engine import codes
+from hookline_sender.engine.records import State
+
+if TYPE_CHECKING:
+    from tests.support_engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One task's record as it lies in Redis."""
+
+    pid: str
+    lane: str
+    state: State
+    flags: int
+    attempts: int
+    fence: int
+    code: str
+    due_ms: int
+    deadline_ms: int
+    token: bytes
+
+    @classmethod
+    def unpacked(cls, pid: str, lane: str, raw: bytes) -> Stored:
+        state, flags, attempts, fence, code, _, _, _ = struct.unpack(">BBBIBHIB", raw[:15])
+        due, deadline = int.from_bytes(raw[15:21], "big"), int.from_bytes(raw[21:27], "big")
+        text = codes.code_text(code)
+        return cls(pid, lane, State(state), flags, attempts, fence, text, due, deadline, raw[27:])
+
+    @property
+    def unfinished(self) -> bool:
+        return self.state < State.COMPLETED
+
+
+class Namespace:
+    """A namespace read back at once; `faults` says where it contradicts itself."""
+
+    def __init__(self, engine: Engine) -> None:
+        dump = engine.dump()
+        self.dump, self.now_ms = dump, engine.clock_ms()
+        self.heads = {name[2:]: fields for name, fields in dump.items() if name.startswith("S:")}
+        self.tasks = [
+            Stored.unpacked(pid, field.decode(), value)
+            for pid, fields in self.heads.items()
+            for field, value in fields.items()
+            if len(field) == 16
+        ]
+        self.leases = {member[:38].decode() for member in dump.get("leases", {})}
+        self.dead = {member.decode() for member in dump.get("dead", {})}
+
+    def faults(self) -> list[str]:
+        return [*self._counts(), *self._places(), *self._publications(), *self._schedule()]
+
+    def _counts(self) -> list[str]:
+        counted = {k.decode(): int(v) for k, v in self.dump.get("cnt", {}).items()}
+        states = {name[2:]: fields for name, fields in self.dump.items() if name.startswith("D:")}
+        open_of = Counter(task.lane for task in self.tasks if task.unfinished)
+        flight_of = Counter(member[22:] for member in self.leases)
+        faults = [f"lane {lane} has tasks and no state" for lane in open_of if lane not in states]
+        by_binding: Counter[str] = Counter()
+        for lane, fields in states.items():
+            by_binding[fields[b"b"].decode()] += open_of[lane]
+            told, found = (int(fields[b"o"]), int(fields[b"f"])), (open_of[lane], flight_of[lane])
+            if told != found or not found[0]:
+                faults.append(f"lane {lane} says (open, in flight) {told} and has {found}")
+        if counted.get("open", 0) != open_of.total():
+            faults.append(f"open is {counted.get('open')} and should be {open_of.total()}")
+        for name, told in counted.items():
+            if name.startswith("o:") and told != by_binding[name[2:]]:
+                faults.append(f"{name} is {told} and should be {by_binding[name[2:]]}")
+        return faults
+
+    def _places(self) -> list[str]:
+        faults: list[str] = []
+        for task in self.tasks:
+            queue = cast("list[bytes]", self.dump.get(f"q:{task.lane}", [])).count(task.pid.encode())
+            delayed = task.pid.encode() in self.dump.get(f"z:{task.lane}", {})
+            leased = task.pid + task.lane in self.leases
+            places = queue + delayed + leased
+            if places != task.unfinished:
+                faults.append(f"{task.pid}{task.lane} ({task.state.name}) is in {places} places")
+            if leased and (queue or delayed):
+                faults.append(f"{task.pid}{task.lane} is leased and queued")
+        return faults
+
+    def _publications(self) -> list[str]:
+        faults: list[str] = []
+        ended = {member.decode() for member in self.dump.get("fin", {})}
+        for pid in self.heads:
+            tasks = [task for task in self.tasks if task.pid == pid]
+            needing = sum(task.unfinished or pid + task.lane in self.dead for task in tasks)
+            if (f"P:{pid}" in self.dump) != (needing > 0):
+                faults.append(f"the envelope of {pid} is kept={needing == 0} for {needing} tasks")
+            if (pid in ended) != (needing == 0):
+                faults.append(f"{pid} counts as ended={pid in ended} with {needing} tasks that need it")
+            if len(tasks) > 1 and int(self.heads[pid][b"o"]) != needing:
+                faults.append(f"{pid} says {self.heads[pid][b'o']!r} tasks need it, and it is {needing}")
+        for name in self.dump:
+            if name.startswith(("P:", "H:")) and name[2:24] not in self.heads:
+                faults.append(f"{name} outlived its publication")
+        return faults
+
+    def _schedule(self) -> list[str]:
+        faults: list[str] = []
+        for name, fields in self.dump.items():
+            if name.startswith("D:"):
+                faults += self._lane(name[2:], fields)
+        return faults
+
+    def _lane(self, lane: str, fields: dict[bytes, bytes]) -> list[str]:
+        binding, flight, cap = fields[b"b"].decode(), int(fields[b"f"]), int(fields[b"c"])
+        ready = self.dump.get(f"ready:{binding}", {}).get(lane.encode())
+        busy = self.dump.get(f"busy:{binding}", {}).get(lane.encode())
+        due = self._due(lane, ordered=fields[b"m"] == b"1") if flight < cap else None
+        expected, other = (busy, ready) if flight else (ready, busy)
+        if flight > cap:
+            return [f"lane {lane} has {flight} in flight and may have {cap}"]
+        if other is not None or (expected is None) != (due is None):
+            return [f"lane {lane}: {flight} in flight, work due {due}, ready at {ready}, busy at {busy}"]
+        # It may be looked at too early, which costs a look; too late would hold work back.
+        if due is not None and expected > max(due, self.now_ms):
+            return [f"lane {lane} has work at {due} and is looked at only at {expected}"]
+        return []
+
+    def _due(self, lane: str, *, ordered: bool) -> float | None:
+        queue = self.dump.get(f"q:{lane}", [])
+        records = {task.pid: task for task in self.tasks if task.lane == lane}
+        if queue and not ordered:
+            return 0.0
+        if queue:
+            head = records.get(queue[0].decode())
+            return 0.0 if head is None or not head.unfinished else float(min(head.due_ms, head.deadline_ms))
+        return min(self.dump.get(f"z:{lane}", {}).values(), default=None)
+
+
+def faults(engine: Engine) -> list[str]:
+    """Where the namespace contradicts itself; empty is well."""
+    return Namespace(engine).faults()
