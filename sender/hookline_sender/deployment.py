@@ -84,6 +84,8 @@ class Deployment:
         _in_range("retention", self.retention, _MINUTE, 30 * _DAY)
         _in_range("dead_retention", self.dead_retention, _MINUTE, 30 * _DAY)
         _in_range("ledger_horizon", self.ledger_horizon, _MINUTE, 365 * _DAY)
+        if type(self.max_records) is not int or type(self.min_replicas) is not int:
+            raise InvalidDeployment("max_records and min_replicas are whole numbers")
         _in_range("max_records", self.max_records, 1, 100_000_000)
         _in_range("min_replicas", self.min_replicas, 0, 16)
 

@@ -148,8 +148,8 @@ class Plan:
         _checked_name("webhook", name)
         if name in self._webhooks:
             raise InvalidPlan(f'the plan already has a webhook "{name}"')
-        if isinstance(concurrency, bool) or concurrency not in range(1, _MAX_CONCURRENCY + 1):
-            raise InvalidPlan(f"concurrency={concurrency!r} is outside 1-{_MAX_CONCURRENCY}")
+        if type(concurrency) is not int or concurrency not in range(1, _MAX_CONCURRENCY + 1):
+            raise InvalidPlan(f"concurrency={concurrency!r} is not a whole number from 1 to {_MAX_CONCURRENCY}")
 
 
 def _checked_name(what: str, name: str) -> str:

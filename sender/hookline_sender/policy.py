@@ -123,9 +123,9 @@ def _base_delay(policy: DeliveryPolicy, attempt: int) -> float:
 
 
 def _check(policy: DeliveryPolicy) -> None:
+    if type(policy.attempts) is not int:
+        raise InvalidPlan(f"attempts is a whole number, not {policy.attempts!r}")
     _in_range("attempts", policy.attempts, 1, 16)
-    if not isinstance(policy.attempts, int):
-        raise InvalidPlan("attempts is a whole number")
     _in_range("backoff", policy.backoff, 0.001, 3600.0)
     _in_range("max_backoff", policy.max_backoff, policy.backoff, 3600.0)
     _in_range("jitter", policy.jitter, 0.0, 1.0)

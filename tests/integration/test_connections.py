@@ -183,6 +183,41 @@ def test_an_early_answer_stops_a_body_that_nobody_reads() -> None:
     run(go())
 
 
+def test_what_on_sent_raises_stops_the_request_unsent() -> None:
+    class LeaseGone(Exception):
+        pass
+
+    def refuse() -> None:
+        raise LeaseGone
+
+    async def go() -> None:
+        async with endpoint(status(200)) as there, transport() as used:
+            end = asyncio.get_running_loop().time() + 5
+            await send(there.url, transport=used, destination="d")
+            with pytest.raises(LeaseGone):
+                await used.post(there.url, [], b"", deadline=end, destination="d", on_sent=refuse)
+            await there.is_left()
+            assert len(there.requests) == 1
+
+    run(go())
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+def test_a_peer_that_leaves_during_the_body_ends_the_attempt(end: str) -> None:
+    async def go() -> None:
+        async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(10)
+            reset(writer) if end == "reset" else writer.close()
+
+        server = await asyncio.start_server(leave, "127.0.0.1", 0, limit=1024)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        async with server, transport() as used:
+            assert isinstance(outcome := await send(url, transport=used, body=bytes(30_000_000)), Retry)
+        assert outcome.code == "reset"
+
+    run(go())
+
+
 # TLS
 
 

@@ -79,6 +79,7 @@ def test_a_wrong_environment_is_refused_by_name(environ: dict[str, str], named: 
         {"retention": 59},
         {"dead_retention": 30 * 86_400 + 1},
         {"max_records": 0},
+        {"max_records": 1e5},
         {"min_replicas": -1},
     ],
     ids=str,

@@ -70,7 +70,7 @@ def test_a_webhook_is_declared_once_with_a_sane_concurrency_and_a_known_profile(
     plan = plan_with("order.paid")
     with pytest.raises(InvalidPlan, match="already has a webhook"):
         plan.webhook("billing")
-    for concurrency in (0, -1, 1025, True, 1.5):
+    for concurrency in (0, -1, 1025, True, 2.0):
         with pytest.raises(InvalidPlan, match="concurrency"):
             plan.webhook("mailing", concurrency=concurrency)  # type: ignore[arg-type]
     with pytest.raises(HooklineError, match="profile"):

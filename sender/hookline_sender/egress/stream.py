@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import httpcore
@@ -27,11 +28,13 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
+        self._unsent = bytearray()
         self._budget = 0
         self._waiter: asyncio.Future[None] | None = None
         self._writing_paused = False
         self._reading_paused = False
         self._lost = False
+        self._cut = False
         self.ended = False
         self.answered = False
         self.before_write: Callable[[], None] | None = None
@@ -46,8 +49,11 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
     @property
     def is_dirty(self) -> bool:
-        """Whether bytes or an end came that nobody asked for: the next request would take them for its answer."""
-        return bool(self._received) or self.ended or self._lost
+        """Whether bytes or an end came that nobody asked for, which the next request would take for its answer.
+
+        Also true when a request was not handed over whole.
+        """
+        return bool(self._received) or self.ended or self._lost or self._cut
 
     def abort(self) -> None:
         """Close at once, dropping what was not sent. Safe to call twice."""
@@ -58,6 +64,9 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109 - httpcore's
         """At least one byte, or b"" at the orderly end. Raises OverBudget, httpcore.ReadError on a reset."""
+        if self._unsent:
+            with suppress(httpcore.WriteError):
+                await self._send()
         while not self._received:
             if self._lost:
                 raise httpcore.ReadError
@@ -74,17 +83,14 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         return taken
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109 - httpcore's
-        """Hand over `buffer` under back-pressure. Raises httpcore.WriteError; an answer may still be read then."""
-        for start in range(0, len(buffer), _SLICE_BYTES):
-            if self._lost or self.ended or self._transport is None:
-                raise httpcore.WriteError
-            if self.before_write is not None:
-                self.before_write()
-            self._transport.write(buffer[start : start + _SLICE_BYTES])
-            while self._writing_paused and not self._lost:
-                if self._received:  # an early answer: httpcore goes on to read it and gives up the rest of the body
-                    raise httpcore.WriteError
-                await self._wait()
+        """Take `buffer` to be sent; a small request leaves whole, when its answer is first waited for.
+
+        Head and body in one packet cost one system call here and one wake-up there. Raises httpcore.WriteError, after
+        which an answer may still be read.
+        """
+        self._unsent += buffer
+        if len(self._unsent) > _SLICE_BYTES:
+            await self._send()
 
     async def aclose(self) -> None:
         """Close at once."""
@@ -129,6 +135,24 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         """Go on with the next slice."""
         self._writing_paused = False
         self._wake()
+
+    async def _send(self) -> None:
+        """Hand over what is unsent under back-pressure; stop at a lost connection and at an early answer."""
+        buffer, self._unsent = self._unsent, bytearray()
+        for start in range(0, len(buffer), _SLICE_BYTES):
+            if self._is_over() or self._transport is None:
+                raise httpcore.WriteError
+            if self.before_write is not None:
+                self.before_write()
+            self._transport.write(bytes(buffer[start : start + _SLICE_BYTES]))
+            while self._writing_paused and not self._is_over():
+                if self._received:
+                    self._cut = True
+                    raise httpcore.WriteError
+                await self._wait()
+
+    def _is_over(self) -> bool:
+        return self._lost or self.ended
 
     def _resume_reading(self) -> None:
         if self._reading_paused and len(self._received) <= _PAUSE_BYTES and self._transport is not None:
