@@ -14,7 +14,8 @@ def main() -> None:
     try:
         app = importlib.import_module("hookline_sender.cli.app").app
     except ModuleNotFoundError as missing:
-        if (missing.name or "").startswith("hookline"):
+        package = (missing.name or "").partition(".")[0]
+        if package.startswith("hookline"):
             raise
-        sys.exit(f"hookline: the command needs {missing.name}, install it with: pip install 'hookline[{EXTRA}]'")
+        sys.exit(f"hookline: the command needs {package}, install it with: pip install 'hookline[{EXTRA}]'")
     app()

@@ -13,7 +13,7 @@ from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import ModuleType
+    from types import ModuleType, TracebackType
 
 _TARGET: Final = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<attribute>[^\W\d]\w*)")
 
@@ -30,19 +30,18 @@ def load(target: str, folder: Path) -> Plan | Worker:
     if not target:
         raise UnusablePlan("which plan? Name it, as in `hookline worker shop:plan`, or set HOOKLINE_PLAN")
     named = _TARGET.fullmatch(target)
-    if named is None:
+    if named is None or named["module"].endswith(".py"):
         raise UnusablePlan(
             f'"{target}" is not of the form module:attribute; for `plan = Plan(…)` in shop.py: shop:plan'
         )
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     module = _imported(named["module"], folder)
-    missing = object()
-    found: object = getattr(module, named["attribute"], missing)
+    found: object = getattr(module, named["attribute"], None)
     if isinstance(found, Plan | Worker):
         return found
-    what = "has no attribute" if found is missing else f"has a {type(found).__name__}, not a Plan or a Worker, as"
-    raise UnusablePlan(f'module "{module.__name__}" {what} "{named["attribute"]}"; {_plans_of(module)}')
+    what = f"a {type(found).__name__} and not a Plan or a Worker" if found is not None else "not there"
+    raise UnusablePlan(f'"{named["attribute"]}" of module "{module.__name__}" is {what}; {_plans_of(module)}')
 
 
 def _imported(name: str, folder: Path) -> ModuleType:
@@ -60,9 +59,20 @@ def _imported(name: str, folder: Path) -> ModuleType:
 
 
 def _failed(name: str, error: Exception) -> UnusablePlan:
+    error.__traceback__ = _from_their_code(error.__traceback__)
     return UnusablePlan(f'module "{name}" failed to import with the {type(error).__name__} above')
+
+
+def _from_their_code(frames: TracebackType | None) -> TracebackType | None:
+    while (
+        frames is not None
+        and (name := frames.tb_frame.f_code.co_filename)
+        and ("importlib" in name or name == __file__)
+    ):
+        frames = frames.tb_next
+    return frames
 
 
 def _plans_of(module: ModuleType) -> str:
     plans = [f"{module.__name__}:{name}" for name, value in vars(module).items() if isinstance(value, Plan)]
-    return f"it has {', '.join(plans)}" if plans else "it has no plan at all"
+    return f"the module has {', '.join(plans)}" if plans else "the module has no plan at all"
