@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -161,6 +162,20 @@ def test_a_lapsed_claim_is_taken_over_and_its_fence_is_lost(ledgers: Open) -> No
             assert not await ledger.release(late)
             assert not await ledger.complete(late, 204)
             assert await ledger.complete(successor, 204)
+
+    run(go())
+
+
+@pytest.mark.parametrize("forge", [{"owner": bytes(16)}, {"fence": 2}], ids=lambda forge: next(iter(forge)))
+def test_only_owner_and_fence_together_settle_a_claim(ledgers: Open, forge: dict[str, Any]) -> None:
+    async def go() -> None:
+        async with ledgers() as ledger:
+            claim = held(await ledger.claim(entry(), owner(), LONG))
+            other = replace(claim, **forge)
+            assert not await ledger.renew(other, LONG)
+            assert not await ledger.release(other)
+            assert not await ledger.complete(other, 204)
+            assert await ledger.complete(claim, 204)
 
     run(go())
 
