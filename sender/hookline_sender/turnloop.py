@@ -154,20 +154,24 @@ class TurnLoop:
     async def _drain(self) -> None:
         longest = max((claim.policy.timeout for claim in self._running.values()), default=0.0)
         interrupt_at = time.monotonic() + longest + 1.0
-        while self._running or self._finished or self._pending:
-            self._bell.clear()
-            now = time.monotonic()
-            if now >= interrupt_at + SETTLE_LIMIT:
-                log.error("stopped with unsettled attempts: their leases will lapse and they will be repeated")
-                return
-            if now >= interrupt_at:
-                await self._interrupt()
-            if now < self._retry_at:
-                await self._rest(self._retry_at - now)
-            elif self._finished or self._pending:
-                await self._turn_or_back_off(0)
-            elif self._running:
-                await self._rest(interrupt_at - now)
+        try:
+            async with asyncio.timeout(longest + 1.0 + SETTLE_LIMIT):
+                while self._running or self._finished or self._pending:
+                    await self._drain_step(interrupt_at)
+        except TimeoutError:
+            log.warning("stopped with unsettled attempts: their leases will lapse and they will be repeated")
+
+    async def _drain_step(self, interrupt_at: float) -> None:
+        self._bell.clear()
+        now = time.monotonic()
+        if now >= interrupt_at:
+            await self._interrupt()
+        if now < self._retry_at:
+            await self._rest(self._retry_at - now)
+        elif self._finished or self._pending:
+            await self._turn_or_back_off(0)
+        elif self._running:
+            await self._rest(interrupt_at - now)
 
     async def _turn_or_back_off(self, free: int) -> None:
         try:
