@@ -58,9 +58,8 @@ class Durability:
             WeakDurability: a setting is too weak; the text has the lines to paste.
             RedisError, OSError: the server cannot be asked.
         """
-        commands = [("CONFIG", "GET", *_SETTINGS), *(("INFO", section) for section in _SECTIONS)]
-        config, *sections = await link.exchange(commands)
-        info = {name: value for section in sections for name, value in _fields(section).items()}
+        config, sections = await link.exchange([("CONFIG", "GET", *_SETTINGS), ("INFO", *_SECTIONS)])
+        info = _fields(sections)
         self._notice_restart(info.get("run_id", ""))
         limit = int(info.get("maxmemory", "0") or 0)
         self.nearly_full = limit > 0 and int(info.get("used_memory", "0")) > 0.9 * limit
