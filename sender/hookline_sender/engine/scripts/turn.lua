@@ -3,7 +3,7 @@
 -- ARGV: fingerprint, worker, sequence, token, slots, lease ms, bindings n, names…, settlements n, 7 fields each…
 local MAX_BYTES, SHARE = 1048576, 16
 local fingerprint, worker, sequence, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local slots, lease, bindings = tonumber(ARGV[5]), tonumber(ARGV[6]), {}
+local slots, lease, bindings = math.min(tonumber(ARGV[5]), 64), tonumber(ARGV[6]), {}
 local first = 8 + tonumber(ARGV[7])
 -- Each turn starts at another binding, so that none is always last when slots are few.
 for i = 0, first - 9 do bindings[i + 1] = ARGV[8 + (i + string.byte(sequence, -1)) % (first - 8)] end
