@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import contextlib
+import json
 import time
 from typing import Any
 
+import httpx
 import pytest
 
 from hookline_sender import Publisher, Worker
@@ -236,3 +239,58 @@ def test_a_bug_in_one_attempt_is_retried_and_logged_without_the_payload(
     run(go())
     assert "RuntimeError" in caplog.text
     assert "4242" not in caplog.text
+
+
+def test_any_httpx_transport_will_do(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing")
+    deployment = deployment_on(redis_url, namespace)
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(204)
+
+    async def go() -> None:
+        await publish(plan, deployment, order_paid, 1)
+        environ = environ_of(billing="https://billing.example/hooks")
+        worker = Worker(plan, deployment, transport=httpx.MockTransport(answer), environ=environ)
+        assert await worker.run_once() == 1
+        assert seen[0].url == "https://billing.example/hooks"
+
+    run(go())
+
+
+def test_several_workers_share_the_work_without_repeating_it(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing")
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        async with Endpoint() as billing, contextlib.AsyncExitStack() as workers:
+            for _ in range(3):
+                worker = Worker(plan, deployment, concurrency=7, environ=environ_of(billing=billing.url))
+                await workers.enter_async_context(worker.background())
+            ids = await publish(plan, deployment, order_paid, *range(200))
+            requests = await billing.received(200)
+            for delivery_id in ids:
+                await reached(deployment, delivery_id, State.COMPLETED)
+        assert sorted(each.delivery_id for each in requests) == sorted(ids)
+        assert len(billing.requests) == 200
+
+    run(go())
+
+
+def test_an_ordered_webhook_gets_events_in_the_order_of_their_publication(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing", policy=impatient(ordering="binding"))
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        async with Endpoint(204, 500, 503, 204) as billing:
+            async with Publisher(plan, deployment) as publisher:
+                for number in range(6):
+                    await publisher.publish(order_paid, Order(order_id=str(number)), id=str(number))
+            async with Worker(plan, deployment, environ=environ_of(billing=billing.url)).background():
+                requests = await billing.received(8)
+        orders = [json.loads(each.body)["data"]["order_id"] for each in requests]
+        assert orders == ["0", "1", "1", "1", "2", "3", "4", "5"]
+
+    run(go())

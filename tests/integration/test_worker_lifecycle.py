@@ -135,6 +135,27 @@ def test_an_attempt_longer_than_the_grace_is_interrupted_and_retried(redis_url: 
     run(go())
 
 
+def test_a_second_cancellation_stops_at_once_and_leaves_the_lease_to_lapse(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing", policy=impatient(timeout=30.0))
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        (delivery_id,) = await publish(plan, deployment, order_paid, 1)
+        async with Endpoint() as billing, records(deployment) as tasks:
+            billing.gate.clear()
+            running = asyncio.create_task(Worker(plan, deployment, environ=environ_of(billing=billing.url)).run())
+            await billing.received(1)
+            for _ in range(2):
+                running.cancel()
+                await asyncio.wait({running}, timeout=0.05)
+            async with asyncio.timeout(2):
+                await asyncio.wait({running})
+            assert running.cancelled()
+            assert (await tasks.of(delivery_id)).state is State.RUNNING
+
+    run(go())
+
+
 async def commands_sent(client: Redis, seconds: float) -> list[str]:
     """What clients send to the server in that time; what scripts call inside is not sent."""
     sent = []
