@@ -1,0 +1,143 @@
+"""Deliveries per second of one worker process, beside the same requests sent by a bare loop without a queue.
+
+    bare loop   sign, HttpxTransport.post                                      what the network side alone can do
+    worker      claim, sign, the same post, settle; everything durable         what users get
+    instant     claim, sign, an answer without a network, settle               what the queue alone can do
+
+The three take turns in each round. The sink and the Redis server are processes of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.harness import (
+    BODY_BYTES,
+    InstantTransport,
+    Usage,
+    about,
+    deliver,
+    durable_server,
+    medians,
+    publish_orders,
+    run,
+    service,
+    table,
+)
+from benchmarks.sink import sink_process
+from hookline_sender.egress.httpx_transport import HttpxTransport
+from hookline_shared.keys import SigningKey
+from hookline_shared.profiles import AXIOM
+
+if TYPE_CHECKING:
+    from benchmarks.harness import Service
+    from hookline_sender.egress.transport import Transport
+    from hookline_sender.embedded import EmbeddedServer
+
+CONCURRENCY: Final = 100
+DELIVERIES: Final = 6_000
+ROUNDS: Final = 5
+
+
+async def bare(of: Service, transport: Transport) -> float:
+    """Requests per second without a queue, signed and sent as the worker's are."""
+    loop = asyncio.get_running_loop()
+    keys = (SigningKey.from_env("SINK_KEY", of.environ),)
+    body = b"x" * BODY_BYTES
+    numbers = iter(range(DELIVERIES))
+
+    async def send() -> None:
+        for number in numbers:
+            signed = AXIOM.sign(
+                keys,
+                delivery_id=f"{number:038d}",
+                timestamp_ms=time.time_ns() // 1_000_000,
+                attempt=1,
+                traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+                event=None,
+                body=body,
+            )
+            headers = [(b"content-type", b"application/json"), (b"user-agent", b"hookline/0.0.0"), *signed]
+            await transport.post(of.environ["SINK_URL"], headers, body, deadline=loop.time() + 10.0, destination="w0")
+
+    started = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(CONCURRENCY):
+            group.create_task(send())
+    return DELIVERIES / (time.perf_counter() - started)
+
+
+class Runs:
+    """Worker runs on one server, each with orders of its own. What Redis spent is kept per run."""
+
+    def __init__(self, server: EmbeddedServer, of: Service) -> None:
+        self._server, self._of = server, of
+        self._numbers = count()
+        self.spent: list[tuple[float, float, float, float]] = []
+
+    async def rate(self, transport: Transport) -> float:
+        """Deliveries per second from the worker's start until everything is settled and it has stopped."""
+        first = next(self._numbers) * DELIVERIES
+        before = Usage.of(self._server)
+        await publish_orders(self._of, range(first, first + DELIVERIES))
+        published = Usage.of(self._server)
+        started = time.perf_counter()
+        await deliver(self._of, transport, DELIVERIES, concurrency=CONCURRENCY)
+        seconds = time.perf_counter() - started
+        settled = Usage.of(self._server)
+        worker, life = settled.since(published), settled.since(before)
+        self.spent.append(
+            (
+                worker.sent / DELIVERIES,
+                worker.cpu / DELIVERIES * 1e6,
+                life.cpu / DELIVERIES * 1e6,
+                life.aof / DELIVERIES - BODY_BYTES,
+            )
+        )
+        return DELIVERIES / seconds
+
+
+async def measure(server: EmbeddedServer, url: str) -> tuple[list[float], list[float]]:
+    """Medians over the rounds: the rates and their ratios, and what Redis spent per delivery in the worker's runs."""
+    rounds: list[tuple[float, ...]] = []
+    of, elsewhere = (service(server, url, namespace=name, concurrency=CONCURRENCY) for name in ("shop", "instant"))
+    networked, instant = Runs(server, of), Runs(server, elsewhere)
+    transport = HttpxTransport(allow_loopback_http=True)
+    try:
+        await bare(of, transport)  # warms up
+        for _ in range(ROUNDS):
+            alone = await bare(of, transport)
+            queued = await networked.rate(transport)
+            engine = await instant.rate(InstantTransport())
+            rounds.append((alone, queued, engine, queued / alone))
+    finally:
+        await transport.aclose()
+    return medians(rounds), medians(networked.spent)
+
+
+def main() -> None:
+    """Print the tables."""
+    with durable_server() as server, sink_process() as url:
+        title = f"Delivering, {CONCURRENCY} at a time ({about(server)})"
+        (alone, queued, engine, ratio), spent = run(measure(server, url))
+    rows = [
+        ("bare loop", f"{alone:,.0f}", f"{1e6 / alone:,.0f} µs", ""),
+        ("worker", f"{queued:,.0f}", f"{1e6 / queued:,.0f} µs", f"{ratio:.0%}"),
+        ("worker, instant answers", f"{engine:,.0f}", f"{1e6 / engine:,.0f} µs", ""),
+    ]
+    print(table(title, ("", "deliveries/s", "each", "of the bare loop"), rows))
+    sent, cpu, life, aof = spent
+    cost = [
+        ("commands sent to Redis by the worker", f"{sent:.3f}"),
+        ("Redis CPU for the worker", f"{cpu:.0f} µs"),
+        ("Redis CPU, publishing included", f"{life:.0f} µs"),
+        ("AOF bytes beyond the body, publishing included", f"{aof:,.0f} B"),
+    ]
+    print(table("What one delivery costs Redis", ("", "per delivery"), cost))
+
+
+if __name__ == "__main__":
+    main()
