@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+from typing import Final
+
+# Networks, not the address' own is_loopback: since Python 3.13 that says yes to ::ffff:127.0.0.1 too.
+_LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 
 
 def is_address(host: str) -> bool:
@@ -16,4 +20,4 @@ def is_address(host: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Whether `host` is a loopback address (127.0.0.0/8 or ::1) spelled as an address; a name never is."""
-    return is_address(host) and ipaddress.ip_address(host).is_loopback
+    return is_address(host) and any(ipaddress.ip_address(host) in network for network in _LOOPBACK)
