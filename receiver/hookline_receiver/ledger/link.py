@@ -12,14 +12,12 @@ import logging
 import time
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from redis import exceptions as refused
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from hookline_receiver.errors import LedgerUnavailable, WeakDurability
+from hookline_receiver.ledger.pipeline import Pipeline
 from hookline_shared.durability import durability_faults, durability_fix
 
 if TYPE_CHECKING:
@@ -30,9 +28,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 log = logging.getLogger("hookline.receiver")
 
-CONNECTIONS: Final = 32
 PATIENCE: Final = 2.0  # seconds a caller waits for a step: with an 8 s handler it stays below a sender's 10 s timeout
-SOCKET_TIMEOUT: Final = 1.0  # seconds, for connecting and for a reply
 PAUSES: Final = (0.05, 0.2)  # seconds between the tries of one step
 WEAK_RECHECK: Final = 1.0  # seconds; a repaired server is believed soon
 
@@ -42,12 +38,6 @@ _SETTINGS = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemor
 
 class StoreFull(Exception):
     """The server has no memory for another write."""
-
-
-class _Client(Protocol):
-    async def execute_command(self, *args: str | bytes | float) -> Any: ...  # noqa: ANN401 - Redis answers anything
-
-    async def aclose(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +58,10 @@ class Script:
 
 
 class RedisLink:
-    """A pool of connections to one server, opened at the first use and closed by `aclose`. For one event loop."""
+    """The connection to one server, made at the first use and closed by `aclose`. For one event loop."""
 
     def __init__(self, url: str, durability: Durability, check_interval: float) -> None:
-        self._client = _connect(url)
+        self._pipeline = Pipeline(url)
         self._durability, self._check_interval = durability, check_interval
         self._tasks: set[asyncio.Task[Any]] = set()
         self._checking: asyncio.Task[None] | None = None
@@ -79,7 +69,7 @@ class RedisLink:
         self._faults: tuple[str, ...] = ()
         self.loop = asyncio.get_running_loop()
 
-    async def run(self, script: Script, *arguments: str | bytes | float) -> Any:  # noqa: ANN401 - each script its own
+    async def run(self, script: Script, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - each script its own
         """The script's answer; `arguments` are the number of keys, the keys and the rest.
 
         Repeats the script after a failure that may pass, so only for scripts that may run twice.
@@ -103,12 +93,12 @@ class RedisLink:
             raise _weak(self._faults)
 
     async def aclose(self) -> None:
-        """Let running commands end, within a caller's patience, and close the connections."""
+        """Let running commands end, within a caller's patience, and close the connection."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=PATIENCE)
         for task in self._tasks:
             task.cancel()
-        await self._client.aclose()
+        await self._pipeline.aclose()
 
     async def _patiently(self, work: Coroutine[Any, Any, R] | asyncio.Task[R]) -> R:
         task = work if isinstance(work, asyncio.Task) else self._start(work)
@@ -128,7 +118,7 @@ class RedisLink:
         if not task.cancelled():
             task.exception()  # seen: a caller that left does not want a warning about it
 
-    async def _persist(self, script: Script, arguments: tuple[str | bytes | float, ...]) -> Any:  # noqa: ANN401
+    async def _persist(self, script: Script, arguments: tuple[str | bytes | int, ...]) -> Any:  # noqa: ANN401
         async def tries() -> Any:  # noqa: ANN401
             for pause in PAUSES:
                 try:
@@ -139,11 +129,11 @@ class RedisLink:
 
         return await self._mapped(tries)
 
-    async def _once(self, script: Script, arguments: tuple[str | bytes | float, ...]) -> Any:  # noqa: ANN401
+    async def _once(self, script: Script, arguments: tuple[str | bytes | int, ...]) -> Any:  # noqa: ANN401
         try:
-            return await self._client.execute_command("EVALSHA", script.sha1, *arguments)
+            return await self._pipeline.send("EVALSHA", script.sha1, *arguments)
         except refused.NoScriptError:  # a restart or a failover emptied the cache; nothing ran
-            return await self._client.execute_command("EVAL", script.source, *arguments)
+            return await self._pipeline.send("EVAL", script.source, *arguments)
 
     async def _check(self) -> None:
         config, info = await self._mapped(self._settings)
@@ -153,12 +143,12 @@ class RedisLink:
         self._checked_at, self._faults = time.monotonic(), faults
 
     async def _settings(self) -> tuple[dict[str, object], dict[str, object]]:
-        info: dict[str, object] = await self._client.execute_command("INFO")
+        info = _info(await self._pipeline.send("INFO"))
         try:
-            config: dict[str | bytes, object] = await self._client.execute_command("CONFIG GET", *_SETTINGS)
+            words = [_text(word) for word in await self._pipeline.send("CONFIG", "GET", *_SETTINGS)]
         except refused.ResponseError:  # closed on managed servers: every setting counts as unknown
-            return {}, info
-        return {key.decode() if isinstance(key, bytes) else key: value for key, value in config.items()}, info
+            words = []
+        return dict(zip(words[::2], words[1::2], strict=False)), info
 
     async def _mapped(self, command: Callable[[], Coroutine[Any, Any, R]]) -> R:
         try:
@@ -169,18 +159,13 @@ class RedisLink:
             raise _unreachable(type(error).__name__) from error
 
 
-def _connect(url: str) -> _Client:
-    # One try per command: redis-py's own default runs a script up to eleven times, replies that time out included.
-    pool = BlockingConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType] - untyped **kwargs
-        url,
-        max_connections=CONNECTIONS,
-        timeout=SOCKET_TIMEOUT,
-        socket_timeout=SOCKET_TIMEOUT,
-        socket_connect_timeout=SOCKET_TIMEOUT,
-        retry=Retry(NoBackoff(), 0),
-        protocol=2,
-    )
-    return cast("_Client", Redis.from_pool(pool))
+def _text(word: bytes) -> str:
+    return word.decode("utf-8", "replace")
+
+
+def _info(answer: bytes) -> dict[str, object]:
+    fields = (line.partition(":") for line in _text(answer).splitlines() if not line.startswith("#"))
+    return {name: value for name, _, value in fields}
 
 
 def _unreachable(why: str) -> LedgerUnavailable:

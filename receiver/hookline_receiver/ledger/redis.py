@@ -144,7 +144,7 @@ class RedisLedger:
         arguments = (claim.entry.key, claim.owner, claim.fence, step, self._retention_ms, value)
         return bool(await self._run(_SETTLE, *arguments))
 
-    async def _run(self, script: Script, *arguments: str | bytes | float) -> Any:  # noqa: ANN401
+    async def _run(self, script: Script, *arguments: str | bytes | int) -> Any:  # noqa: ANN401
         return await self._open_link().run(script, *self._keys, *arguments)
 
     def _open_link(self) -> RedisLink:
