@@ -77,7 +77,9 @@ class Child:
 
     async def failure(self, what: str) -> DemoFailed:
         """An error that says `what` happened to this process, with the end of its log."""
-        await asyncio.wait({self._reading}, timeout=LOG_LIMIT)  # it ends with the process, if that has ended
+        with contextlib.suppress(TimeoutError):  # it may still run; otherwise its log and its end are soon known
+            async with asyncio.timeout(LOG_LIMIT):
+                await asyncio.gather(asyncio.shield(self._reading), self._process.wait())
         return DemoFailed("\n  ".join([f"{self.name} (process {self.pid}) {what}", *self._log]))
 
     async def kill(self) -> None:

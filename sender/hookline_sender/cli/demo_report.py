@@ -44,7 +44,7 @@ def _print(console: Console, evidence: Evidence, lines: Sequence[Row], judged: S
 
 def _table(lines: Sequence[Row]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("destination", "which"):
+    for heading in ("destination", "behaviour"):
         table.add_column(heading, no_wrap=True)
     for heading in ("delivered", "retried", "dead"):
         table.add_column(heading, justify="right", no_wrap=True)
