@@ -58,7 +58,8 @@ class Namespace:
         self.dead = {member.decode() for member in dump.get("dead", {})}
 
     def faults(self) -> list[str]:
-        return [*self._counts(), *self._places(), *self._publications(), *self._schedule()]
+        broken = [f"lane {lane!r} was set aside" for lane in self.dump.get("broken", {})]
+        return [*broken, *self._counts(), *self._places(), *self._publications(), *self._schedule()]
 
     def _counts(self) -> list[str]:
         counted = {k.decode(): int(v) for k, v in self.dump.get("cnt", {}).items()}

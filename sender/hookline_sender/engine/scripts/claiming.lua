@@ -73,7 +73,7 @@ end
 -- Leases first, then the queue: whatever fails, no task is without an owner or a place.
 local function claim_lane(lane, quota, now, turn)
   local d = lane_state(lane)
-  assert(d, 'a lane with work has no state')
+  if not d then return assert(not homes[lane], 'a lane with work has no state') end
   local room = math.min(quota, d.cap - d.flight)
   if room <= 0 then return resched(d, now) end
   if not d.ordered then promote(d, now, room) end

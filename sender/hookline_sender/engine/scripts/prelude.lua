@@ -78,8 +78,8 @@ local function find_lease(did)
   return nil
 end
 
--- Lane state is read once per script and written by resched().
-local lanes = {}
+-- Lane state is read once per script and written by resched(). `homes`: the binding under which a lane was met.
+local lanes, homes = {}, {}
 local function lane_state(lane)
   local d = lanes[lane]
   if d then return d end
@@ -116,7 +116,7 @@ local function resched(d, now)
   if d.flight < d.cap then at = next_due(d, now) end
   if d.open <= 0 and d.flight <= 0 and not at then
     call('DEL', key('D:' .. d.lane))
-    lanes[d.lane] = nil
+    lanes[d.lane], homes[d.lane] = nil, nil
   elseif d.open ~= d.was_open or d.flight ~= d.was_flight then
     call('HSET', key('D:' .. d.lane), 'o', d.open, 'f', d.flight)
     d.was_open, d.was_flight = d.open, d.flight
@@ -134,8 +134,7 @@ local function resched(d, now)
 end
 
 -- A lane whose keys are of the wrong type must not stop the others: it is set aside and shown. Nothing here may raise:
--- when the lane's state is what cannot be read, its binding is known from where the lane was met.
-local homes = {}
+-- when the lane's state is what cannot be read, its binding is still known.
 local function guarded(lane, now, change, ...)
   local ok, result = pcall(change, ...)
   if ok then return result end

@@ -36,3 +36,15 @@ local function reap(limit, now)
   for lane, d in pairs(touched) do guarded(lane, now, resched, d, now) end
   return reaped
 end
+
+-- Lanes that were set aside are looked at again once a minute, so that a mended one gives work without being told to.
+local function revisit(now)
+  for _, lane in ipairs(call('ZRANGEBYSCORE', key('broken'), '-inf', now - 60000, 'LIMIT', 0, 4)) do
+    guarded(lane, now, function()
+      local d = lane_state(lane)
+      assert(d or call('EXISTS', key('q:' .. lane), key('z:' .. lane)) == 0, 'a lane with work has no state')
+      if d then resched(d, now) end
+      call('ZREM', key('broken'), lane)
+    end)
+  end
+end

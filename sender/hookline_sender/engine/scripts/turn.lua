@@ -77,6 +77,7 @@ if last then return reply(last.words, held(last.token, last.now)) end
 local turn = { token = token, lease = lease, bytes = 0, max_bytes = MAX_BYTES, bodies = {}, tasks = {} }
 local words = settle_all(first + 1, settlements, now, worker)
 reap(SHARE, now)
+revisit(now)
 if slots > 0 then claim_all(bindings, slots, now, turn) end
 flush_ended(function() return now end)
 purge(SHARE, now)

@@ -1,0 +1,174 @@
+"""A namespace belongs to one plan; a plan may grow, and takes nothing away from work that is waiting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hookline_sender.engine import commands
+from hookline_sender.engine.records import Retry, State
+from hookline_sender.errors import PlanMismatch
+from tests.support_engine import DAY, ORDERED, POLICY, Fact, Lane, plan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hookline_sender.plan import Plan
+    from tests.support_engine import Engine
+
+    Bound = Callable[..., Engine]
+
+GROWN = plan_of(billing=POLICY, audit=POLICY)
+OTHER = plan_of(audit=POLICY)
+
+
+def stamps(engine: Engine) -> dict[str, object]:
+    """All keys, without the time at which a revision was last bound."""
+    dump = engine.dump()
+    dump["meta"] = {field: value for field, value in dump["meta"].items() if not field.startswith(b"rev:")}
+    return dump
+
+
+def test_binding_twice_changes_nothing(engine: Engine) -> None:
+    engine.publish("a")
+    before = stamps(engine)
+    engine.bind()
+    assert stamps(engine) == before
+
+
+def test_a_plan_that_grew_is_bound_silently_and_both_go_on(engine: Engine) -> None:
+    engine.publish("a")
+    engine.bind(GROWN)
+    engine.publish("b")
+    engine.publish("c", Lane("one", "audit"), plan=GROWN)
+    assert {task.event_key for task in engine.claim(bindings=("billing", "audit"))} == {"a", "b", "c"}
+
+
+def test_the_plan_before_is_accepted_for_a_day_and_then_refused(engine: Engine) -> None:
+    engine.bind(GROWN)
+    engine.advance(DAY - 60)
+    engine.publish("a")
+    assert engine.one().event_key == "a"
+    engine.advance(120)
+    with pytest.raises(PlanMismatch, match="24 h"):
+        engine.publish("b")
+    with pytest.raises(PlanMismatch, match="24 h"):
+        engine.turn()
+    engine.publish("b", plan=GROWN)
+
+
+def test_an_old_process_that_starts_again_amid_a_deploy_takes_nothing_from_the_new_plan(engine: Engine) -> None:
+    engine.bind(GROWN)
+    engine.publish("a", Lane("one", "audit"), plan=GROWN)
+    engine.advance(DAY - 60)
+    engine.bind()
+    engine.advance(120)
+    engine.publish("b")
+    engine.publish("c", Lane("one", "audit"), plan=GROWN)
+    engine.bind(GROWN)
+
+
+def test_going_back_to_a_plan_of_the_same_bindings_lasts(engine: Engine) -> None:
+    more_events = plan_of()
+    more_events.event("order.refunded", Fact)
+    engine.bind(more_events)
+    engine.bind()
+    engine.advance(2 * DAY)
+    engine.publish("a")
+    with pytest.raises(PlanMismatch):
+        engine.publish("b", plan=more_events)
+
+
+@pytest.mark.parametrize(
+    ("plan", "word"), [(OTHER, "removed"), (plan_of(billing=ORDERED), "changed")], ids=["removed", "changed"]
+)
+def test_a_binding_with_unfinished_tasks_is_neither_removed_nor_changed(engine: Engine, plan: Plan, word: str) -> None:
+    for key in ("a", "b"):
+        engine.publish(key)
+    before = engine.dump()
+    with pytest.raises(PlanMismatch, match=f'"billing" was {word} and still has 2 unfinished tasks'):
+        engine.bind(plan)
+    assert engine.dump() == before
+
+
+def test_a_binding_whose_tasks_all_ended_can_be_changed_and_the_old_plan_is_refused_at_once(engine: Engine) -> None:
+    engine.publish("a")
+    engine.settle(engine.one())
+    changed = plan_of(billing=ORDERED)
+    engine.bind(changed)
+    with pytest.raises(PlanMismatch):
+        engine.publish("b")
+    engine.publish("b", Lane("one", ordered=True, cap=1), plan=changed)
+
+
+def test_dead_letters_of_a_binding_do_not_keep_it(engine: Engine) -> None:
+    engine.publish("a", Lane("one", deadline=1))
+    engine.advance(2)
+    engine.claim()
+    engine.bind(OTHER)
+
+
+def test_another_layout_is_refused_and_changes_nothing(engine: Engine) -> None:
+    engine.redis.hset(engine.layout.meta, "layout", "2")
+    before = engine.dump()
+    with pytest.raises(PlanMismatch, match="layout 2"):
+        engine.bind(GROWN)
+    assert engine.dump() == before
+
+
+def test_limits_are_those_of_the_last_bind(engine: Engine) -> None:
+    engine.bind(max_records=7, retention=60, dead_retention=120)
+    meta = engine.redis.hmget(engine.layout.meta, "max_records", "retention_ms", "dead_retention_ms")
+    assert meta == [b"7", b"60000", b"120000"]
+
+
+def test_a_queued_task_keeps_the_policy_it_was_published_under(engine: Engine) -> None:
+    engine.publish("a")
+    engine.bind(hasty := plan_of(billing=replace(POLICY, attempts=2, backoff=121.0)))
+    assert hasty.fingerprint == engine.plan.fingerprint
+    for _ in range(3):
+        task = engine.one()
+        assert engine.settle(task, Retry("http_5xx", 1, 500), 1) == "waiting"
+        engine.advance(1)
+    stored = engine.run(commands.policies(engine.layout, task.revision))
+    assert stored == {"billing": POLICY}
+    assert engine.run(commands.policies(engine.layout, hasty.revision))["billing"].attempts == 2
+
+
+def test_the_policies_of_an_unknown_revision_are_none(engine: Engine) -> None:
+    assert engine.run(commands.policies(engine.layout, "0" * 16)) == {}
+
+
+def test_a_revision_is_kept_while_publications_carry_it_and_pruned_a_day_after_the_last(engine: Engine) -> None:
+    engine.publish("a", Lane("one", deadline=3 * DAY))
+    engine.bind(newer := plan_of(billing=replace(POLICY, backoff=61.0)))
+    engine.advance(DAY + 60)
+    engine.bind(newer)
+    assert f"plan:{engine.plan.revision}" in engine.names()
+    engine.settle(engine.one())
+    engine.advance(DAY + 60)
+    engine.purge()
+    engine.bind(newer)
+    assert f"plan:{engine.plan.revision}" not in engine.names()
+
+
+def test_a_pruned_revision_is_refused_by_name_and_binding_again_heals_it(engine: Engine) -> None:
+    engine.bind(newer := plan_of(billing=replace(POLICY, backoff=61.0)))
+    engine.advance(DAY + 60)
+    engine.bind(newer)
+    with pytest.raises(commands.RevisionUnknown):
+        engine.publish("a")
+    engine.bind()
+    engine.publish("a")
+    assert engine.inspect(engine.id_of("a")).state is State.ACCEPTED
+
+
+def test_a_newer_concurrency_applies_to_a_destination_that_has_work(engine: Engine) -> None:
+    engine.publish("a", Lane("one", cap=1))
+    engine.publish("b", Lane("one", cap=1))
+    engine.bind(newer := plan_of(billing=replace(POLICY, backoff=61.0)))
+    engine.publish("c", Lane("one", cap=3), plan=newer)
+    engine.publish("d", Lane("one", cap=1))
+    assert len(engine.claim()) == 3
