@@ -1,0 +1,212 @@
+"""Whatever workers and publishers do in whatever order, the engine does what a plain model does and never lies."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from hookline_sender.engine.records import Dead, Released, Retry, Settlement, State
+from hookline_sender.policy import DeliveryPolicy
+from tests.support_engine import DAY, OK, Engine, Lane, plan_of
+from tests.support_invariants import faults
+from tests.support_model import Model, Task
+
+if TYPE_CHECKING:
+    from hookline_sender.embedded import EmbeddedServer
+    from hookline_sender.engine.records import Outcome, PublishRequest, TurnAnswer, TurnRequest
+
+POLICY = DeliveryPolicy(attempts=3, backoff=60.0, jitter=0.0)
+ORDERED = DeliveryPolicy(attempts=3, backoff=60.0, jitter=0.0, ordering="binding")
+LANES = (
+    Lane("wide", "billing", cap=3),
+    Lane("narrow", "billing", cap=1),
+    Lane("first", "audit", ordered=True, cap=1),
+    Lane("second", "audit", ordered=True, cap=1),
+)
+OUTCOMES: tuple[Outcome, ...] = (OK, Retry("http_5xx", 1, 500), Dead("http_4xx", 1, 404), Released())
+
+
+class Walk(RuleBasedStateMachine):
+    """One namespace and the model beside it."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        plan = plan_of(billing=POLICY, audit=ORDERED)
+        self.engine = Engine(url, f"walk-{secrets.token_hex(8)}", plan, retention=2 * DAY, dead_retention=3 * DAY)
+        self.model = Model(POLICY)
+        self.published: dict[str, PublishRequest] = {}
+        self.spoken: list[Settlement] = []
+        self.last: dict[str, tuple[TurnRequest, TurnAnswer]] = {}
+
+    def teardown(self) -> None:
+        self.engine.redis.close()
+
+    @rule(
+        key=st.integers(0, 30).map(str),
+        lanes=st.lists(st.sampled_from(LANES), min_size=1, unique=True),
+        delay=st.sampled_from([0, 0, 0, 5, 100]),
+        deadline=st.sampled_from([150, 1000, 1000]),
+    )
+    def publish(self, key: str, lanes: list[Lane], delay: int, deadline: int) -> None:
+        targets = [Lane(lane.name, lane.binding, lane.ordered, lane.cap, deadline) for lane in lanes]
+        request = self.engine.request(key, *targets, delay=delay)
+        answer = self.engine.send(request)
+        if key in self.published:
+            assert answer.duplicate
+            assert answer.lanes == tuple(target.lane for target in self.published[key].targets)
+            return
+        assert not answer.duplicate
+        self.published[key] = request
+        for target in targets:
+            self._expect(key, target, delay)
+
+    def _expect(self, key: str, lane: Lane, delay: int) -> None:
+        delivery_id = self.engine.id_of(key, lane)
+        record = self.engine.inspect(delivery_id)
+        due, deadline = record.created_ms + delay * 1000, record.created_ms + round(lane.deadline * 1000)
+        assert (record.due_ms, record.deadline_ms, record.fence) == (due, deadline, record.created_ms // 1000)
+        self.model.tasks[delivery_id] = Task(key, lane, len(self.model.tasks), due, deadline, record.fence)
+
+    @rule(data=st.data())
+    def resend_a_publication(self, data: st.DataObject) -> None:
+        if self.published:
+            request = self.published[data.draw(st.sampled_from(sorted(self.published)))]
+            assert not self.engine.send(request).duplicate
+
+    @rule(
+        worker=st.sampled_from(["w1", "w2"]),
+        slots=st.integers(0, 6),
+        said=st.lists(st.tuples(st.integers(0, 40), st.sampled_from(OUTCOMES), st.sampled_from([0, 10, 200])), max_size=5),
+    )
+    def turn(self, worker: str, slots: int, said: list[tuple[int, Outcome, int]]) -> None:
+        held = [(i, task.token) for i, task in self.model.tasks.items() if task.until is not None]
+        batch = [
+            Settlement(*held[number % len(held)], outcome, delay * 1000) for number, outcome, delay in said if held
+        ]
+        self._turned(self.engine.asking(slots, batch, worker=worker))
+
+    @rule(number=st.integers(0, 200), outcome=st.sampled_from(OUTCOMES))
+    def settle_what_was_said_before(self, number: int, outcome: Outcome) -> None:
+        if self.spoken:
+            old = self.spoken[number % len(self.spoken)]
+            self._turned(self.engine.asking(0, [Settlement(old.delivery_id, old.token, outcome)]))
+
+    @rule(number=st.integers(0, 200))
+    def settle_with_a_wrong_token(self, number: int) -> None:
+        if self.model.tasks:
+            ids = list(self.model.tasks)
+            self._turned(self.engine.asking(0, [Settlement(ids[number % len(ids)], os.urandom(16), OK)]))
+
+    def _turned(self, request: TurnRequest) -> None:
+        answer = self.engine.ask(request)
+        self.last[request.worker] = (request, answer)
+        now = answer.now_ms
+        for said, word in zip(request.settlements, answer.settled, strict=True):
+            assert word == self.model.settled(said.delivery_id, said.token, said.outcome, said.delay_ms, now)
+        self.spoken += request.settlements
+        self.model.lapse(now)
+        self._notice_the_late(now)
+        for claim in answer.tasks:
+            self.model.claimed(claim, now)
+        assert len(answer.tasks) <= request.slots
+
+    def _notice_the_late(self, now: int) -> None:
+        # Late tasks end when a claim meets them, so the model asks which it has met.
+        for delivery_id, task in self.model.tasks.items():
+            if task.open and task.until is None and task.deadline_ms <= now:
+                record = self.engine.inspect(delivery_id)
+                assert record.code == "deadline_exceeded" or record.state is not State.FAILED
+                if record.state is State.FAILED:
+                    task.state, task.last = State.FAILED, (b"", "")
+
+    @rule(worker=st.sampled_from(["w1", "w2"]))
+    def resend_a_turn(self, worker: str) -> None:
+        if worker not in self.last or not (self.last[worker][1].tasks or self.last[worker][1].settled):
+            return
+        request, first = self.last[worker]
+        before = self.engine.dump()
+        again = self.engine.ask(request)
+        assert self.engine.dump() == before
+        assert again.settled == first.settled
+        held = {i for i, task in self.model.tasks.items() if task.until is not None and task.token == request.token}
+        assert {claim.delivery_id for claim in again.tasks} == held
+
+    @rule(seconds=st.sampled_from([0.5, 5, 5, 31, 61, 130]))
+    def advance(self, seconds: float) -> None:
+        self.engine.advance(seconds)
+
+    @rule()
+    def reap(self) -> None:
+        before = self.engine.clock_ms()
+        reaped = self.engine.reap()
+        after = self.engine.clock_ms()
+        if all(not before < (task.until or 0) <= after for task in self.model.tasks.values()):
+            assert reaped == self.model.lapse(after)
+            self._notice_the_late(after)
+
+    @rule()
+    def purge_and_bind(self) -> None:
+        self.engine.purge()
+        self.engine.bind()
+
+    @invariant()
+    def the_namespace_does_not_contradict_itself(self) -> None:
+        assert faults(self.engine) == []
+
+    @invariant()
+    def records_and_counters_are_those_of_the_model(self) -> None:
+        tasks = self.model.tasks
+        for delivery_id, task in tasks.items():
+            record = self.engine.inspect(delivery_id)
+            leased = task.until is not None
+            assert (record.state is State.RUNNING) == leased
+            assert (record.attempts, record.fence) == (task.attempts, task.fence)
+            if not task.open:
+                assert record.state is task.state
+        counted = self.engine.counters()
+        assert counted.get("open", 0) == sum(task.open for task in tasks.values())
+        assert counted.get("worker_lost", 0) == self.model.lost
+        for state in (State.COMPLETED, State.FAILED):
+            assert counted.get(state.name.lower(), 0) == sum(task.state is state for task in tasks.values())
+
+    def drain(self) -> None:
+        """Everything ends and is freed, whatever happened before: no lane is stuck."""
+        for _ in range(200):
+            answer = self.engine.turn(6)
+            self.engine.turn(0, [Settlement(task.delivery_id, task.token, OK) for task in answer.tasks])
+            if not self.engine.counters().get("open"):
+                break
+            self.engine.advance(20)
+        assert self.engine.counters().get("open", 0) == 0
+        self.engine.advance(4 * DAY)
+        while self.engine.purge():
+            pass
+        left = self.engine.names() - {"cnt", "meta", f"plan:{self.engine.plan.revision}", "W:w1", "W:w2"}
+        assert left == set()
+
+
+class DrainedWalk(Walk):
+    def teardown(self) -> None:
+        self.drain()
+        super().teardown()
+
+
+def test_random_walks_agree_with_the_model_and_leave_nothing_stuck(any_server: EmbeddedServer) -> None:
+    def walk() -> Any:
+        return DrainedWalk(any_server.url)
+
+    run_state_machine_as_test(
+        walk,
+        settings=settings(
+            max_examples=12,
+            stateful_step_count=40,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

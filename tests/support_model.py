@@ -1,0 +1,116 @@
+"""What the engine should do, in plain Python: tasks, attempts and leases without queues, scores or scripts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hookline_sender.engine.records import Dead, Delivered, Released, State
+
+if TYPE_CHECKING:
+    from hookline_sender.engine.records import ClaimedTask, Outcome
+    from hookline_sender.policy import DeliveryPolicy
+    from tests.support_engine import Lane
+
+MAX_RELEASES = 8
+
+
+@dataclass(slots=True)
+class Task:
+    """One expected task. `until` is when its lease lapses, None without a lease."""
+
+    key: str
+    lane: Lane
+    order: int
+    due_ms: int
+    deadline_ms: int
+    fence: int
+    state: State = State.ACCEPTED
+    attempts: int = 0
+    releases: int = 0
+    streak: int = 0
+    until: int | None = None
+    token: bytes = b""
+    last: tuple[bytes, str] = (b"", "")
+    expired: bool = False
+
+    @property
+    def open(self) -> bool:
+        return self.state < State.COMPLETED
+
+
+@dataclass(slots=True)
+class Model:
+    """All expected tasks by delivery id. Every method takes the time at which the engine did the same."""
+
+    policy: DeliveryPolicy
+    tasks: dict[str, Task] = field(default_factory=dict[str, Task])
+    lost: int = 0
+
+    def claimed(self, claim: ClaimedTask, now: int) -> None:
+        """Check one claim against what could be claimed, and hold it."""
+        task = self.tasks[claim.delivery_id]
+        assert task.open, "an ended task was claimed"
+        assert task.until is None, "a leased task was claimed"
+        assert task.due_ms <= now < task.deadline_ms, "claimed too early or too late"
+        assert self.in_flight(task.lane) < task.lane.cap, "over the cap of its destination"
+        if task.lane.ordered:
+            before = [other for other in self.of(task.lane) if other.open and other.order < task.order]
+            assert all(other.deadline_ms <= now for other in before), "out of order"
+        task.attempts, task.fence = task.attempts + 1, task.fence + 1
+        assert (claim.attempt, claim.fence) == (task.attempts, task.fence)
+        task.until, task.token = now + claim.lease_ms, claim.token
+
+    def of(self, lane: Lane) -> list[Task]:
+        return [task for task in self.tasks.values() if task.lane.id == lane.id]
+
+    def in_flight(self, lane: Lane) -> int:
+        return sum(task.until is not None for task in self.of(lane))
+
+    def settled(self, delivery_id: str, token: bytes, outcome: Outcome, delay_ms: int, now: int) -> str:
+        """The word the engine should have for an outcome."""
+        task = self.tasks.get(delivery_id)
+        if task is None:
+            return "lost"
+        if task.until is None or task.token != token:
+            return task.last[1] if task.last[0] == token else "lost"
+        task.until = None
+        word = self._settled(task, outcome, delay_ms, now)
+        task.last = (token, word)
+        return word
+
+    def _settled(self, task: Task, outcome: Outcome, delay_ms: int, now: int) -> str:
+        if isinstance(outcome, Released):
+            task.releases += 1
+            if task.releases <= MAX_RELEASES:
+                task.attempts -= 1
+                return self._queued(task, now, now)
+            delay_ms = round(self.policy.backoff * 1000)
+        task.streak = 0
+        if isinstance(outcome, Delivered):
+            task.state = State.COMPLETED
+            return "completed"
+        if isinstance(outcome, Dead):
+            task.state = State.FAILED
+            return "failed"
+        return self._retried(task, delay_ms, now)
+
+    def _retried(self, task: Task, delay_ms: int, now: int) -> str:
+        if task.attempts >= self.policy.attempts or now + delay_ms >= task.deadline_ms:
+            task.state = State.FAILED
+            return "failed"
+        return self._queued(task, now + delay_ms, now)
+
+    def _queued(self, task: Task, due: int, now: int) -> str:
+        task.due_ms = due
+        return "waiting" if due > now else "accepted"
+
+    def lapse(self, now: int) -> int:
+        """Take back every lease that lapsed: how many."""
+        lapsed = [task for task in self.tasks.values() if task.until is not None and task.until <= now]
+        for task in lapsed:
+            task.until, task.last, task.streak = None, (b"", ""), min(task.streak + 1, 3)
+            backoff = self.policy.backoff * 2 ** (task.streak - 2) if task.streak > 1 else 0
+            self._retried(task, round(min(backoff, self.policy.max_backoff) * 1000), now)
+        self.lost += len(lapsed)
+        return len(lapsed)
