@@ -8,9 +8,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
-
-    from hookline_shared.keys import SigningKey
+    from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 
     Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -26,14 +24,6 @@ class Unread(Enum):
     TOO_SLOW = auto()
     NO_ROOM = auto()
     DISCONNECTED = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Signed:
-    """A whole body and its MAC under each key, in the keys' order."""
-
-    body: bytes
-    macs: tuple[bytes, ...]
 
 
 class BufferCap:
@@ -76,23 +66,18 @@ class BodyReader:
         most = len(str(self.limit_bytes))
         return any(len(value) > most or int(value or b"0") > self.limit_bytes for value in lengths)
 
-    async def read(self, receive: Receive, keys: Sequence[SigningKey], prefix: bytes) -> Signed | Unread:
-        """The body and its MACs over `prefix` and body, or why there is none."""
+    async def read(self, receive: Receive, update: Callable[[bytes], None]) -> bytes | Unread:
+        """The body, each chunk of it given to `update` as it arrives, or why there is none."""
         held = _Held(self.cap)
         try:
             async with asyncio.timeout(self.deadline):
-                return await self._stream(receive, keys, prefix, held)
+                return await self._stream(receive, update, held)
         except TimeoutError:
             return Unread.TOO_SLOW
         finally:
             held.free()
 
-    async def _stream(
-        self, receive: Receive, keys: Sequence[SigningKey], prefix: bytes, held: _Held
-    ) -> Signed | Unread:
-        macs = [key.mac() for key in keys]
-        for mac in macs:
-            mac.update(prefix)
+    async def _stream(self, receive: Receive, update: Callable[[bytes], None], held: _Held) -> bytes | Unread:
         chunks: list[bytes] = []
         while True:
             message = await receive()
@@ -103,11 +88,10 @@ class BodyReader:
                 return Unread.TOO_LARGE
             if not held.take(len(chunk)):
                 return Unread.NO_ROOM
-            for mac in macs:
-                mac.update(chunk)
+            update(chunk)
             chunks.append(chunk)
             if not message.get("more_body", False):
-                return Signed(b"".join(chunks), tuple(mac.digest() for mac in macs))
+                return b"".join(chunks)
 
 
 class _Held:

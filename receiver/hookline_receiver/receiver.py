@@ -68,11 +68,13 @@ class Receiver:
     """An endpoint for deliveries. Route it exactly, `Route("/hooks/shop", receiver)`; a Mount answers 307.
 
     `name` tells its rows in the ledger from other endpoints': keep it when the path changes. `keys`: one SigningKey,
-    several, or an async callable that returns them. Seconds: `tolerance` (freshness, both ways), `body_deadline`,
-    `handler_deadline` (keep it under the sender's timeout), `lease`, `busy_wait`. `stale_status`: 503 lets a retry cure
-    a wrong clock, 401 does not. `on_unknown`: answer 204 or, with "reject", 422 for an event without a handler.
-    `dedupe_by="event_id"`: once per event, when one reaches this endpoint through two destinations. `type_from`: the
-    event's name, for bodies that do not hold it. `clock` gives Unix milliseconds.
+    several, or an async callable that returns them; parsed for the `scheme`, which is `axiom`, `standard-webhooks` or
+    `svix`. `max_body_bytes`: None is the scheme's limit, 128 KiB for axiom and else 1 MiB. Seconds: `tolerance`
+    (freshness, both ways), `body_deadline`, `handler_deadline` (keep it under the sender's timeout), `lease`,
+    `busy_wait`. `stale_status`: 503 lets a retry cure a wrong clock, 401 does not. `on_unknown`: answer 204 or, with
+    "reject", 422 for an event without a handler. `dedupe_by="event_id"`: once per event, when one reaches this endpoint
+    through two destinations. `type_from`: the event's name, for bodies that do not hold it. `clock` gives Unix
+    milliseconds.
 
     Raises InvalidReceiver, InvalidSigningKey, UnknownProfile.
     """
@@ -85,7 +87,7 @@ class Receiver:
         ledger: Ledger,
         scheme: str | Profile = "axiom",
         tolerance: float = 300.0,
-        max_body_bytes: int = 131_072,
+        max_body_bytes: int | None = None,
         body_deadline: float = 10.0,
         handler_deadline: float = 8.0,
         lease: float = 15.0,
@@ -97,15 +99,16 @@ class Receiver:
         buffer_cap: BufferCap = PROCESS_CAP,
         clock: Callable[[], int] = _wall_clock_ms,
     ) -> None:
-        _check_limits(name, max_body_bytes, body_deadline, handler_deadline, lease, busy_wait)
         _check_choice("stale_status", stale_status, 503, 401)
         _check_choice("on_unknown", on_unknown, "accept", "reject")
         _check_choice("dedupe_by", dedupe_by, "delivery", "event_id")
         self.name = name
         self._profile = get_profile(scheme) if isinstance(scheme, str) else scheme
+        limit_bytes = self._profile.max_body_bytes if max_body_bytes is None else max_body_bytes
+        _check_limits(name, limit_bytes, body_deadline, handler_deadline, lease, busy_wait)
         self._keyring = Keyring(keys, self._profile)
         self._tolerance_ms, self._clock = check_tolerance(tolerance), clock
-        self._reader = BodyReader(max_body_bytes, body_deadline, buffer_cap)
+        self._reader = BodyReader(limit_bytes, body_deadline, buffer_cap)
         self._stale = answers.stale(stale_status)
         self._unknown = answers.UNHANDLED if on_unknown == "accept" else answers.UNKNOWN
         self._by_event, self._type_from = dedupe_by == "event_id", type_from
@@ -187,17 +190,19 @@ class Receiver:
             head = read_head(self._profile, pairs)
             if self._reader.declared_too_large(pairs):
                 return answers.TOO_LARGE
-            read = await self._reader.read(receive, await self._keyring.current(), head.prefix)
-            if isinstance(read, Unread):
-                return _UNREAD[read]
-            authenticate(head, read.macs, size_bytes=len(read.body))
+            keys = await self._keyring.current()
+            verifier = self._profile.verifier(keys, head)
+            body = await self._reader.read(receive, verifier.update)
+            if isinstance(body, Unread):
+                return _UNREAD[body]
+            authenticate(head, verifier, body, key_count=len(keys))
             check_freshness(head, self._clock(), self._tolerance_ms)
         except Refused as error:
             log.warning("%s", error)
             return self._stale if error.reason == STALE else answers.unauthorized(error.reason)
         except KeysUnavailable:
             return answers.NO_KEYS
-        return await self._deliver(delivered(head, pairs, read.body), pairs)
+        return await self._deliver(delivered(head, pairs, body), pairs)
 
     async def _deliver(self, delivery: Delivery, pairs: Pairs) -> Answer | Forwarded:
         entry, prepared = self._entry(delivery), self._prepare(delivery, pairs)

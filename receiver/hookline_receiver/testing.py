@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pydantic import BaseModel
 
+from hookline_receiver.verification import check_keys
 from hookline_shared.errors import InvalidEventType
 from hookline_shared.event import EventType, encode_event, format_time
-from hookline_shared.keys import SigningKey
 from hookline_shared.profiles import get_profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hookline_shared.keys import SigningKey
     from hookline_shared.profiles import Profile
 
 M = TypeVar("M", bound=BaseModel)
@@ -69,7 +70,8 @@ def sign_request(
     """Headers and body of one signed attempt, to be posted as they are.
 
     `payload` is the event's data; bytes are taken as the whole body. `now_ms` is Unix milliseconds, None = now; ids are
-    random unless given. Repeat with the same `delivery_id` and `event_id` for a retry. Raises InvalidEvent.
+    random unless given. Repeat with the same `delivery_id` and `event_id` for a retry. `scheme` is the
+    receiver's. Raises InvalidEvent, InvalidSigningKey.
     """
     moment = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     if isinstance(payload, bytes):
@@ -78,7 +80,7 @@ def sign_request(
         body = _encode(event, payload, event_id or f"evt_{secrets.token_urlsafe(16)}", format_time(moment))
     profile = get_profile(scheme) if isinstance(scheme, str) else scheme
     headers = profile.sign(
-        [key] if isinstance(key, SigningKey) else list(key),
+        check_keys(key, profile),
         delivery_id=delivery_id or f"dlv_{secrets.token_urlsafe(16)}",
         timestamp_ms=moment,
         attempt=attempt,

@@ -1,8 +1,9 @@
 """Is this request an authentic, fresh delivery? No I/O; any bytes give a Delivery or a Refused.
 
-    headers ──read_head──▶ SignedHead ── prefix, body ──▶ MACs ──authenticate──▶ freshness ──▶ Delivery
+    headers ──read_head──▶ SignedHead ──▶ Verifier ◀── body ──authenticate──▶ freshness ──▶ Delivery
 
-Headers are judged before the body is read, the time only after the MAC: a stale delivery is known to be authentic.
+Headers are judged before the body is read, the time only after the signature: what is stale is
+known to be authentic.
 """
 
 from __future__ import annotations
@@ -18,12 +19,11 @@ from hookline_shared.errors import InvalidSigningKey
 from hookline_shared.event import peek_type
 from hookline_shared.keys import SigningKey
 from hookline_shared.profiles import get_profile
-from hookline_shared.signature import matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hookline_shared.profiles import Profile, SignedHead
+    from hookline_shared.profiles import Profile, SignedHead, Verifier
 
     Headers = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[bytes, bytes]]
     Items = Iterable[tuple[str | bytes, str | bytes]]
@@ -45,7 +45,8 @@ def verify(
     """The delivery that the request carries.
 
     `headers` are raw pairs of bytes as in an ASGI scope, or a mapping; `body` the raw bytes as received, never decoded
-    or parsed. `now_ms` is Unix milliseconds, None = now; `tolerance` is in seconds.
+    or parsed. `now_ms` is Unix milliseconds, None = now; `tolerance` is in seconds. `scheme` is `axiom`,
+    `standard-webhooks` or `svix`; keys are parsed for it, SigningKey.parse(text, scheme=…).
     Raises Refused, and for a misuse of its own arguments TypeError, InvalidSigningKey or InvalidReceiver.
     """
     if not isinstance(body, bytes | bytearray | memoryview):
@@ -55,7 +56,9 @@ def verify(
     usable, tolerance_ms = check_keys(keys, profile), check_tolerance(tolerance)
     pairs, content = raw_pairs(headers), bytes(body)
     head = read_head(profile, pairs)
-    authenticate(head, [key.digest(head.prefix, content) for key in usable], size_bytes=len(content))
+    verifier = profile.verifier(usable, head)
+    verifier.update(content)
+    authenticate(head, verifier, content, key_count=len(usable))
     check_freshness(head, time.time_ns() // 1_000_000 if now_ms is None else now_ms, tolerance_ms)
     return delivered(head, pairs, content)
 
@@ -68,10 +71,11 @@ def read_head(profile: Profile, pairs: Sequence[tuple[bytes, bytes]]) -> SignedH
     return head
 
 
-def authenticate(head: SignedHead, expected: Sequence[bytes], *, size_bytes: int) -> None:
-    """Raise Refused unless one of the expected MACs is among the signatures."""
-    if not matches(expected, head.signatures):
-        counts = f"{_count(len(expected), 'key')}, {_count(len(head.signatures), 'signature')}, {size_bytes} bytes"
+def authenticate(head: SignedHead, verifier: Verifier, body: bytes, *, key_count: int) -> None:
+    """Raise Refused unless one of the head's signatures is by one of the verifier's keys, which has seen the body."""
+    if not verifier.matches(body):
+        signatures = len(head.signatures) + len(head.ed25519)
+        counts = f"{_count(key_count, 'key')}, {_count(signatures, 'signature')}, {len(body)} bytes"
         reason = "no_matching_signature"
         raise Refused(reason, counts)
 
@@ -98,16 +102,15 @@ def delivered(head: SignedHead, pairs: Sequence[tuple[bytes, bytes]], body: byte
 
 
 def check_keys(keys: SigningKey | Iterable[SigningKey], profile: Profile) -> tuple[SigningKey, ...]:
-    """The keys as a tuple; raises InvalidSigningKey for none, for a short one and for what is not a SigningKey."""
+    """The keys as a tuple; raises InvalidSigningKey for none, for what is no SigningKey and for what is none here."""
     found: tuple[object, ...] = (keys,) if isinstance(keys, SigningKey) else tuple(keys)
     usable = tuple(key for key in found if isinstance(key, SigningKey))
     if not found or len(usable) != len(found):
         message = "keys must be one SigningKey or more: SigningKey.all_from_env(NAME), or SigningKey.parse(text)"
         raise InvalidSigningKey(message)
-    short = min(key.size_bytes for key in usable)
-    if short < profile.minimum_key_bytes:
-        message = f"a key has {short} bytes, {profile.name} needs {profile.minimum_key_bytes}: run `hookline keygen`"
-        raise InvalidSigningKey(message)
+    for key in usable:
+        if (fault := profile.key_fault(key)) is not None:
+            raise InvalidSigningKey(fault)
     return usable
 
 

@@ -21,14 +21,23 @@ from hookline_shared.event import (
     format_time,
     peek_type,
 )
-from hookline_shared.headers import parse_attempt, parse_delivery_id, parse_event_name, parse_timestamp_ms
+from hookline_shared.headers import (
+    parse_attempt,
+    parse_delivery_id,
+    parse_event_name,
+    parse_message_id,
+    parse_timestamp_ms,
+    parse_timestamp_s,
+)
 from hookline_shared.keys import Mac, SigningKey
-from hookline_shared.profiles import AXIOM, Profile, SignedHead, get_profile
+from hookline_shared.profiles import AXIOM, STANDARD_WEBHOOKS, SVIX, Profile, SignedHead, Verifier, get_profile
 from hookline_shared.signature import matches, parse_signatures, sign
 from hookline_shared.trace import new_traceparent, parse_traceparent
 
 __all__ = [
     "AXIOM",
+    "STANDARD_WEBHOOKS",
+    "SVIX",
     "DomainEvent",
     "DomainEventRef",
     "Durability",
@@ -43,6 +52,7 @@ __all__ = [
     "SignedHead",
     "SigningKey",
     "UnknownProfile",
+    "Verifier",
     "decode_event",
     "decode_event_ref",
     "durability_faults",
@@ -55,8 +65,10 @@ __all__ = [
     "parse_attempt",
     "parse_delivery_id",
     "parse_event_name",
+    "parse_message_id",
     "parse_signatures",
     "parse_timestamp_ms",
+    "parse_timestamp_s",
     "parse_traceparent",
     "peek_type",
     "sign",

@@ -12,6 +12,11 @@ HooklineError
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class HooklineError(Exception):
     """Root of every error hookline raises on purpose; its text says what to do next."""
@@ -42,3 +47,8 @@ class InvalidEvent(HooklineError):
 
 class UnknownProfile(HooklineError, ValueError):
     """No wire profile has that name."""
+
+    @classmethod
+    def among(cls, name: str, known: Iterable[str]) -> UnknownProfile:
+        """The error for `name` that lists the known ones."""
+        return cls(f"unknown profile {name!r}: use one of {', '.join(sorted(known))}")

@@ -15,6 +15,8 @@ EVENT: Final = b"x-axiom-event"
 # Every pattern bounds its length, so that int() never sees more digits than it likes.
 _DELIVERY_ID = re.compile(rb"[A-Za-z0-9_-]{1,128}")
 _TIMESTAMP = re.compile(rb"[1-9][0-9]{0,15}")
+_MESSAGE_ID = re.compile(rb"[\x21-\x2d\x2f-\x7e]{1,256}")
+_TIMESTAMP_S = re.compile(rb"[1-9][0-9]{0,12}")
 _ATTEMPT = re.compile(rb"[1-9][0-9]{0,8}")
 _EVENT_NAME = re.compile(rb"(?=.{1,128}\Z)[a-z0-9]+(?:[._-][a-z0-9]+)*")
 
@@ -30,6 +32,19 @@ def parse_delivery_id(value: bytes) -> str | None:
 def parse_timestamp_ms(value: bytes) -> int | None:
     """Unix time in milliseconds, 1 to 16 digits without a leading zero; None when it is anything else."""
     return int(value) if _TIMESTAMP.fullmatch(value) else None
+
+
+def parse_message_id(value: bytes) -> str | None:
+    """The id of a Standard Webhooks message, 1 to 256 visible ASCII characters without a dot; else None.
+
+    Other senders choose their ids; the dot is refused for the reason that `parse_delivery_id` has.
+    """
+    return value.decode("ascii") if _MESSAGE_ID.fullmatch(value) else None
+
+
+def parse_timestamp_s(value: bytes) -> int | None:
+    """Unix time in whole seconds, 1 to 13 digits without a leading zero; None when it is anything else."""
+    return int(value) if _TIMESTAMP_S.fullmatch(value) else None
 
 
 def parse_attempt(value: bytes) -> int | None:
