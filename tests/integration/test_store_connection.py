@@ -1,0 +1,294 @@
+"""The store's one connection: never another's reply, never a leak, scripts that come back, replies that got lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+
+from hookline_sender.deployment import Deployment
+from hookline_sender.engine import commands
+from hookline_sender.engine.records import DeliveryRecord, Published, State
+from hookline_sender.engine.store import RedisStore
+from hookline_sender.errors import IdentityConflict, RedisUnavailable, UnknownDelivery
+from hookline_shared.errors import HooklineError
+from tests.support import run, server
+from tests.support_engine import OK, Engine, Lane, settlements
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from hookline_sender.embedded import EmbeddedServer
+
+
+@pytest.fixture
+def builder(any_server: EmbeddedServer, namespace: str) -> Iterator[Engine]:
+    """Makes the requests, and looks at the same namespace past the store."""
+    engine = Engine(any_server.url, namespace)
+    with contextlib.closing(engine.redis):
+        yield engine
+
+
+@contextlib.asynccontextmanager
+async def opened(engine: Engine, url: str, **options: Any) -> AsyncIterator[RedisStore]:
+    """A store of the engine's namespace, bound to its plan."""
+    deployment = Deployment(url, namespace=engine.layout.namespace, **options)
+    store = await RedisStore.connect(deployment)
+    try:
+        await store.bind(engine.plan)
+        yield store
+    finally:
+        await store.aclose()
+
+
+def publish(engine: Engine, key: str, **changes: Any) -> commands.Command[Published]:
+    return commands.publish(engine.layout, engine.request(key, **changes))
+
+
+def test_a_batch_answers_each_command_in_its_place(builder: Engine, any_server: EmbeddedServer) -> None:
+    async def go() -> list[Published | HooklineError]:
+        async with opened(builder, any_server.url) as store:
+            await store.run(publish(builder, "b"))
+            return await store.run_many(
+                [
+                    publish(builder, "a"),
+                    publish(builder, "b", body=b"other"),
+                    publish(builder, "b"),
+                    publish(builder, "c"),
+                ]
+            )
+
+    first, conflict, duplicate, last = run(go())
+    assert isinstance(conflict, IdentityConflict)
+    assert [answer.duplicate for answer in (first, duplicate, last) if isinstance(answer, Published)] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_flushed_script_is_loaded_again_and_the_command_runs_once(
+    builder: Engine, any_server: EmbeddedServer
+) -> None:
+    async def go() -> None:
+        async with opened(builder, any_server.url) as store:
+            for key in ("a", "b"):
+                builder.redis.script_flush()
+                assert not (await store.run(publish(builder, key))).duplicate
+            builder.redis.script_flush()
+            answer = await store.run(commands.turn(builder.layout, builder.plan.fingerprint, builder.asking()))
+            assert len(answer.tasks) == 2
+
+    run(go())
+
+
+def test_a_pipeline_of_fifty_survives_scripts_flushed_before_and_during_it(
+    builder: Engine, any_server: EmbeddedServer
+) -> None:
+    async def go() -> None:
+        async with opened(builder, any_server.url) as store:
+            for round_ in range(10):
+                flushing = asyncio.create_task(asyncio.to_thread(_flush, any_server.url, 3))
+                batch = [publish(builder, f"{round_}-{number}") for number in range(50)]
+                answers = await store.run_many(batch)
+                await flushing
+                assert [isinstance(answer, Published) and answer.duplicate for answer in answers] == [False] * 50
+
+    run(go())
+    assert builder.counters()["open"] == 500
+
+
+def _flush(url: str, times: int) -> None:
+    with contextlib.closing(redis.Redis.from_url(url)) as client:
+        for _ in range(times):
+            client.script_flush()
+
+
+def test_a_cancelled_call_never_leaves_its_reply_to_another_and_no_connection(
+    builder: Engine, any_server: EmbeddedServer
+) -> None:
+    keys = [f"k{number}" for number in range(20)]
+    for key in keys:
+        builder.publish(key)
+    rand = random.Random(7)  # noqa: S311 - moments to cancel at
+    ids = [builder.id_of(key) for key in keys]
+
+    async def go() -> None:
+        async with opened(builder, any_server.url) as store:
+            before = len(builder.redis.client_list())
+            cancelled = 0
+            for _ in range(300):
+                wanted = rand.sample(ids, 3)
+                calls = [asyncio.create_task(store.run(commands.inspect(store.layout, one))) for one in wanted]
+                await _moment(rand)
+                calls[rand.randrange(3)].cancel()
+                for one, answer in zip(wanted, await asyncio.gather(*calls, return_exceptions=True), strict=True):
+                    cancelled += isinstance(answer, asyncio.CancelledError)
+                    assert isinstance(answer, asyncio.CancelledError) or _is_of(answer, one)
+            assert cancelled > 100
+            assert len(builder.redis.client_list()) <= before
+
+    run(go(), timeout=60)
+
+
+async def _moment(rand: random.Random) -> None:
+    for _ in range(rand.randrange(6)):
+        await asyncio.sleep(0)
+    if rand.random() < 0.5:
+        await asyncio.sleep(rand.random() / 1000)
+
+
+def _is_of(answer: DeliveryRecord | BaseException, delivery_id: str) -> bool:
+    assert isinstance(answer, DeliveryRecord), answer
+    return answer.delivery_id == delivery_id and answer.state is State.ACCEPTED and answer.attempts == 0
+
+
+def test_a_cancelled_publish_is_whole_or_absent(builder: Engine, any_server: EmbeddedServer) -> None:
+    rand = random.Random(8)  # noqa: S311 - moments to cancel at
+    lanes = tuple(Lane(f"d{number}") for number in range(5))
+
+    async def go() -> None:
+        async with opened(builder, any_server.url) as store:
+            for number in range(100):
+                command = commands.publish(store.layout, builder.request(str(number), *lanes))
+                call = asyncio.create_task(store.run(command))
+                await _moment(rand)
+                call.cancel()
+                await asyncio.gather(call, return_exceptions=True)
+            for number in range(100):
+                again = await store.run(commands.publish(store.layout, builder.request(str(number), *lanes)))
+                assert len(again.lanes) == 5
+
+    run(go(), timeout=60)
+    assert builder.counters() == {"open": 500, "o:billing": 500}
+
+
+def test_callers_share_one_connection(builder: Engine, any_server: EmbeddedServer) -> None:
+    async def go() -> None:
+        before = len(builder.redis.client_list())
+        async with opened(builder, any_server.url) as store:
+            await asyncio.gather(*(store.run(publish(builder, str(number))) for number in range(30)))
+            assert len(builder.redis.client_list()) == before + 1
+        deadline = time.monotonic() + 5
+        while len(builder.redis.client_list()) > before and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        assert len(builder.redis.client_list()) == before
+
+    run(go())
+
+
+def test_a_lost_reply_is_asked_for_again_and_changes_nothing(builder: Engine, any_server: EmbeddedServer) -> None:
+    async def go() -> None:
+        async with opened(builder, any_server.url) as store:
+            for number in range(20):
+                request = builder.request(str(number))
+                killing = asyncio.create_task(asyncio.to_thread(_kill_clients, any_server.url))
+                answer = await store.run(commands.publish(store.layout, request))
+                await killing
+                assert not answer.duplicate
+            turn = builder.asking(64)
+            tasks = (await store.run(commands.turn(store.layout, builder.plan.fingerprint, turn))).tasks
+            _kill_clients(any_server.url)
+            again = await store.run(commands.turn(store.layout, builder.plan.fingerprint, turn))
+            assert {task.delivery_id for task in again.tasks} == {task.delivery_id for task in tasks}
+            assert len(tasks) == 20
+
+    run(go())
+
+
+def _kill_clients(url: str) -> None:
+    with contextlib.closing(redis.Redis.from_url(url)) as client:
+        client.client_kill_filter(_type="normal", skipme=True)
+
+
+def test_an_unreachable_server_is_one_named_error_without_its_password(namespace: str) -> None:
+    deployment = Deployment("redis://user:s3cret@127.0.0.1:1/0", namespace=namespace)
+    with pytest.raises(RedisUnavailable, match=r"127\.0\.0\.1:1 cannot be reached") as refused:
+        run(RedisStore.connect(deployment))
+    assert "s3cret" not in str(refused.value)
+
+
+def test_calls_fail_while_the_server_is_away_and_work_when_it_is_back(namespace: str) -> None:
+    with server() as own:
+        engine = Engine(own.url, namespace)
+
+        async def go() -> None:
+            async with opened(engine, own.url) as store:
+                await store.run(publish(engine, "a"))
+                own.kill()
+                with pytest.raises(RedisUnavailable):
+                    await store.run(publish(engine, "b"))
+                own.restart()
+                assert (await store.run(publish(engine, "a"))).duplicate
+
+        run(go())
+        engine.redis.close()
+
+
+def test_an_unknown_delivery_is_an_error_of_its_own(builder: Engine, any_server: EmbeddedServer) -> None:
+    async def go() -> None:
+        async with opened(builder, any_server.url) as store:
+            with pytest.raises(UnknownDelivery):
+                await store.run(commands.inspect(store.layout, "A" * 38))
+
+    run(go())
+
+
+def test_a_pruned_revision_is_bound_again_by_the_store_itself(builder: Engine, any_server: EmbeddedServer) -> None:
+    async def go() -> None:
+        async with opened(builder, any_server.url) as store:
+            builder.redis.delete(builder.key(f"plan:{builder.plan.revision}"))
+            answers = await store.run_many([publish(builder, "a"), publish(builder, "b")])
+            assert [isinstance(answer, Published) for answer in answers] == [True, True]
+
+    run(go())
+    assert builder.counters()["open"] == 2
+
+
+def test_a_waiting_worker_is_woken_by_a_publication(builder: Engine, any_server: EmbeddedServer) -> None:
+    async def go() -> float:
+        async with opened(builder, any_server.url) as store:
+            await store.wait_wake(0.2)  # subscribes
+            begun = time.monotonic()
+            waiting = asyncio.create_task(store.wait_wake(20))
+            await store.run(publish(builder, "a"))
+            await waiting
+            return time.monotonic() - begun
+
+    assert run(go()) < 5
+
+
+def test_a_wait_ends_by_itself_also_while_the_server_is_away(namespace: str) -> None:
+    with server() as own:
+        engine = Engine(own.url, namespace)
+
+        async def go() -> None:
+            async with opened(engine, own.url) as store:
+                await store.wait_wake(0.05)
+                own.kill()
+                await store.wait_wake(0.05)
+                await store.wait_wake(0.05)
+
+        run(go())
+        engine.redis.close()
+
+
+def test_settling_and_claiming_through_the_store_ends_what_was_published(
+    builder: Engine, any_server: EmbeddedServer
+) -> None:
+    async def go() -> None:
+        async with opened(builder, any_server.url) as store:
+            await store.run_many([publish(builder, str(number)) for number in range(10)])
+            fingerprint = builder.plan.fingerprint
+            tasks = (await store.run(commands.turn(store.layout, fingerprint, builder.asking()))).tasks
+            last = builder.asking(10, settlements(tasks, OK))
+            answer = await store.run(commands.turn(store.layout, fingerprint, last))
+            assert answer.settled == ("completed",) * 10
+
+    run(go())
+    assert builder.counters() == {"completed": 10}
