@@ -104,25 +104,25 @@ def test_a_connection_with_more_to_say_is_not_used_again(answer: bytes) -> None:
         async with endpoint(answer) as there, transport() as used:
             outcomes = [await send(there.url, transport=used) for _ in range(2)]
             assert all(isinstance(outcome, Delivered) for outcome in outcomes)
+            await there.is_left()
             assert there.connections == 2
 
     run(go())
 
 
-def test_an_answer_nobody_asked_for_does_not_answer_the_next_request() -> None:  # cases: A51
+@pytest.mark.parametrize("unasked", [status(500), b"\x00", b""])
+def test_an_idle_connection_that_speaks_or_closes_is_dropped_at_once(unasked: bytes) -> None:  # cases: A51
     async def go() -> None:
-        spoken = asyncio.Event()
-
-        async def unasked(writer: asyncio.StreamWriter, number: int) -> None:
+        async def speak_up(writer: asyncio.StreamWriter, number: int) -> None:
             writer.write(status(404 if number == 2 else 200))
             await writer.drain()
             if number == 1:
-                asyncio.get_running_loop().call_later(0.02, writer.write, status(500))
-                asyncio.get_running_loop().call_later(0.06, spoken.set)
+                await asyncio.sleep(0.05)  # the connection is to be idle by then
+                writer.write(unasked) if unasked else writer.write_eof()
 
-        async with endpoint(unasked) as there, transport() as used:
+        async with endpoint(speak_up) as there, transport() as used:
             assert isinstance(await send(there.url, transport=used), Delivered)
-            await spoken.wait()
+            await there.is_left()
             assert isinstance(await send(there.url, transport=used), Dead)
             assert there.connections == 2
 

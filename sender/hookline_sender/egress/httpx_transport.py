@@ -166,8 +166,7 @@ def _answer(response: httpcore.Response, progress: Progress) -> WireResponse:
     framing = sum(name in _FRAMING for name, _ in headers)
     version = cast("dict[str, object]", response.extensions).get("http_version")  # pyright: ignore[reportUnknownMemberType]
     if (
-        response.status == 101  # noqa: PLR2004 - switching protocols, which was not asked for
-        or version not in _HTTP_VERSIONS
+        version not in _HTTP_VERSIONS
         or framing > 1  # two framings are two readings of where the answer ends (RFC 9112 6.3)
         or len(headers) > MAX_FIELDS
     ):

@@ -59,6 +59,7 @@ class IdleConnections:
     def put(self, key: PoolKey, connection: Connection, now: float) -> None:
         """Keep a connection for the next request; may close others."""
         connection.idle_since = now
+        connection.stream.rest()
         self._pools.setdefault(key, []).append(connection)
         self._pools.move_to_end(key)
         self._count += 1

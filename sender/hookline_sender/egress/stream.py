@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SLICE_BYTES: Final = 64 * 1024
-_PAUSE_BYTES: Final = 64 * 1024
 
 
 class OverBudget(httpcore.ReadError):
@@ -32,7 +31,7 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._budget = 0
         self._waiter: asyncio.Future[None] | None = None
         self._writing_paused = False
-        self._reading_paused = False
+        self._resting = False
         self._lost = False
         self._cut = False
         self.ended = False
@@ -41,7 +40,12 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
     def begin(self, before_write: Callable[[], None], budget_bytes: int) -> None:
         """Start a request: `before_write` runs before each write, `budget_bytes` may be read until `allow` adds."""
-        self.before_write, self._budget, self.answered = before_write, budget_bytes, False
+        self.before_write, self._budget = before_write, budget_bytes
+        self.answered = self._resting = False
+
+    def rest(self) -> None:
+        """No request is under way until the next `begin`."""
+        self._resting = True
 
     def allow(self, more_bytes: int) -> None:
         """Let that many further raw bytes be read."""
@@ -79,7 +83,6 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         del self._received[: len(taken)]
         self._budget -= len(taken)
         self.answered = True
-        self._resume_reading()
         return taken
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109 - httpcore's
@@ -98,8 +101,6 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - httpcore's
         """What httpcore asks about a connection."""
-        if info == "is_readable":
-            return self.is_dirty
         return None if self._transport is None else self._transport.get_extra_info(info)
 
     # What the event loop calls
@@ -109,11 +110,10 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Keep what came, and stop the peer when nobody takes it."""
+        """Keep what came for whoever reads; nobody asked for what comes to a resting connection, so that ends it."""
         self._received += data
-        if len(self._received) > _PAUSE_BYTES and not self._reading_paused and self._transport is not None:
-            self._reading_paused = True
-            self._transport.pause_reading()
+        if self._resting:
+            self.abort()
         self._wake()
 
     def eof_received(self) -> bool:
@@ -153,11 +153,6 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
     def _is_over(self) -> bool:
         return self._lost or self.ended
-
-    def _resume_reading(self) -> None:
-        if self._reading_paused and len(self._received) <= _PAUSE_BYTES and self._transport is not None:
-            self._reading_paused = False
-            self._transport.resume_reading()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
