@@ -90,6 +90,26 @@ def test_closing_the_transport_closes_every_connection() -> None:
     run(go())
 
 
+def test_a_request_that_outlives_its_transport_closes_its_connection() -> None:
+    async def go() -> None:
+        arrived, closed = asyncio.Event(), asyncio.Event()
+
+        async def late(writer: asyncio.StreamWriter, _: int) -> None:
+            arrived.set()
+            await closed.wait()
+            writer.write(status(200))
+
+        async with endpoint(late) as there, transport() as used:
+            sending = asyncio.ensure_future(send(there.url, transport=used))
+            await arrived.wait()
+            await used.aclose()
+            closed.set()
+            assert isinstance(await sending, Delivered)
+            await there.is_left()
+
+    run(go())
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -80,7 +80,7 @@ class HttpxTransport:
         return await by_deadline(deadline, progress, self._exchange(destination, target, request, progress))
 
     async def aclose(self) -> None:
-        """Close every idle connection; requests in flight end with theirs. Safe to call twice."""
+        """Close every idle connection, and those of requests in flight when they end. Safe to call twice."""
         self._idle.close()
         self._guard.close()
 

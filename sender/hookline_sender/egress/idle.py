@@ -67,7 +67,8 @@ class IdleConnections:
             self._pop(next(iter(self._pools)), 0).stream.abort()
 
     def close(self) -> None:
-        """Close them all. Safe to call twice."""
+        """Close them all, and each one that is put from now on. Safe to call twice."""
+        self._limit = 0
         while self._count:
             self._pop(next(iter(self._pools)), 0).stream.abort()
 
