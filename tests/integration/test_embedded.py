@@ -120,8 +120,10 @@ def test_the_server_dies_with_its_parent(number: signal.Signals) -> None:
     with python("-c", CHILD) as parent, socket.socket(socket.AF_UNIX) as connection:
         assert parent.stdout is not None
         address = socket_of(parent.stdout.readline())
-        connection.connect(str(address))
         connection.settimeout(10)
+        connection.connect(str(address))
+        connection.sendall(b"PING\r\n")
+        assert connection.recv(16) == b"+PONG\r\n"
         parent.send_signal(number)
         assert connection.recv(1) == b""
         eventually(lambda: not address.parent.exists())
