@@ -57,6 +57,27 @@ def test_the_next_batch_gathers_while_one_is_in_flight() -> None:
     run(go())
 
 
+def test_callers_that_were_just_answered_join_those_who_waited() -> None:
+    async def go() -> None:
+        wire = Wire()
+        calls: Coalescer[int, int] = Coalescer(wire.send)
+
+        async def twice(n: int) -> None:
+            await calls.submit(n, 1)
+            await calls.submit(n + 10, 1)
+
+        wire.gate.clear()
+        first = [asyncio.create_task(twice(n)) for n in (0, 1)]
+        await wire.sending.wait()
+        late = asyncio.create_task(calls.submit(2, 1))
+        await asyncio.sleep(0)
+        wire.gate.set()
+        await asyncio.gather(*first, late)
+        assert wire.batches == [[0, 1], [2, 10, 11]]
+
+    run(go())
+
+
 def test_an_error_reaches_only_its_own_caller() -> None:
     async def go() -> None:
         calls: Coalescer[int, int] = Coalescer(Wire().send)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -45,6 +46,7 @@ class Store:
 
     def __init__(self, *script: int | Exception) -> None:
         self.turns: list[Turn] = []
+        self.asked_at = 0.0
         self.weak: Exception | None = None
         self.asked = asyncio.Condition()
         self._script = deque(script)
@@ -53,6 +55,7 @@ class Store:
     async def run(self, command: Any) -> TurnAnswer:
         args = command.args
         turn = Turn(args[2], args[3], args[4], tuple(args[8 + args[6] :: 7]))
+        self.asked_at = time.monotonic()
         async with self.asked:
             self.turns.append(turn)
             self.asked.notify_all()
@@ -83,8 +86,10 @@ class Work:
         self.gate = asyncio.Event()
         self.gate.set()
         self.begun: list[str] = []
+        self.claims: list[Claim] = []
 
     async def make(self, claim: Claim) -> Outcome:
+        self.claims.append(claim)
         self.begun.append(claim.task.delivery_id)
         await self.gate.wait()
         return Delivered(204, 1)
@@ -169,6 +174,18 @@ def test_no_more_is_claimed_than_slots_are_free() -> None:
         work.gate.set()
         await stopped(loop, serving)
         assert len(work.begun) == 4
+
+    run(go())
+
+
+def test_a_lease_is_believed_from_before_its_turn_was_sent_and_a_margin_less_than_it_lasts() -> None:
+    async def go() -> None:
+        store, work = Store(1), Work()
+        before = time.monotonic()
+        await loop_over(store, work).once()
+        (claim,) = work.claims
+        assert before + 25 <= claim.believed_until <= store.asked_at + 25
+        assert claim.task.lease_ms == 30_000
 
     run(go())
 
