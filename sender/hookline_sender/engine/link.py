@@ -34,7 +34,7 @@ def connection_pool(url: str, **settings: object) -> ConnectionPool:
 class Link:
     """A connection made when it is needed. `timeout` in seconds bounds connecting and each reply.
 
-    `generation` grows with each new connection: what was known about the server may no longer hold.
+    `generation` grows when a connection is made and when it is dropped: the next one may lead to another server.
     """
 
     def __init__(self, url: str, *, timeout: float = 5.0) -> None:
@@ -56,6 +56,7 @@ class Link:
                 await connection.send_packed_command(connection.pack_commands(commands))
                 replies = [await _reply(connection) for _ in commands]
             except BaseException:
+                self.generation += 1
                 await connection.disconnect(nowait=True)
                 raise
             self._connection = connection

@@ -87,9 +87,7 @@ class RedisStore:
                 at, generation = self._checked
                 if generation == self._link.generation and time.monotonic() < at + self._check_interval:
                     return
-            self._checked = None
-            await self._attempted(lambda: self._durability.check(self._link), repeat=True)
-            self._checked = (time.monotonic(), self._link.generation)
+            await self._attempted(self._check, repeat=True)
 
     async def run(self, command: Command[R]) -> R:
         """Run one command and parse its answer. Raises the command's own errors and RedisUnavailable."""
@@ -103,11 +101,12 @@ class RedisStore:
 
         Raises:
             RedisUnavailable: the connection failed; a repeat-safe batch was repeated before.
+            WeakDurability: it came back to a server that may lose acknowledged events. Nothing was sent to it.
         """
         if self._durability.nearly_full and any(_publishes(command) for command in batch):
             return await self._without_publishing(batch)
         safe = all(command.repeat_safe for command in batch)
-        replies = await self._attempted(lambda: self._exchange(batch), repeat=safe)
+        replies = await self._attempted(lambda: self._exchange_verified(batch), repeat=safe)
         results: list[R | HooklineError] = []
         for command, reply in zip(batch, replies, strict=True):
             results.append(self._parsed(command, reply))
@@ -138,6 +137,18 @@ class RedisStore:
             retention_ms=self._deployment.retention_ms,
             dead_retention_ms=self._deployment.dead_retention_ms,
         )
+
+    async def _check(self) -> None:
+        self._checked = None
+        await self._durability.check(self._link)
+        self._checked = (time.monotonic(), self._link.generation)
+
+    async def _exchange_verified(self, batch: Sequence[Command[Any]]) -> list[Any]:
+        # Between the caller's ready() and now the connection may have gone, and with it the server that was checked.
+        async with self._checking:
+            if self._checked is not None and self._checked[1] != self._link.generation:
+                await self._check()
+        return await self._exchange(batch)
 
     async def _exchange(self, batch: Sequence[Command[Any]]) -> list[Any]:
         replies: list[Any] = [None] * len(batch)
