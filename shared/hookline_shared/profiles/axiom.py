@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from hookline_shared.keys import SigningKey
     from hookline_shared.profiles.protocol import Headers, Verifier
 
-_SIGNED = (names.DELIVERY, names.TIMESTAMP, names.SIGNATURE)
-_READ = (*_SIGNED, *UNSIGNED)
+_SIGNED = ((names.DELIVERY, "delivery"), (names.TIMESTAMP, "timestamp"), (names.SIGNATURE, "signature"))
+_READ = (names.DELIVERY, names.TIMESTAMP, names.SIGNATURE, *UNSIGNED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,10 @@ class Axiom:
 
     def key_fault(self, key: SigningKey) -> str | None:
         """A short secret, or an Ed25519 key."""
+        size, least = key.size_bytes, self.minimum_key_bytes
         if key.ed25519 is not None:
             return f"{self.name} has no Ed25519 signatures: use a shared secret, run `hookline keygen`"
-        least = self.minimum_key_bytes
-        if key.size_bytes < least:
-            return f"a key has {key.size_bytes} bytes, {self.name} needs {least}: run `hookline keygen`"
-        return None
+        return f"a key has {size} bytes, {self.name} needs {least}: run `hookline keygen`" if size < least else None
 
     def sign(
         self,

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from hookline_shared.profiles.protocol import Headers
 
-SIGNED_WORDS = ("delivery", "timestamp", "signature")
-"""What the signed headers are called in reasons, in the order in which they are judged."""
 UNSIGNED = (names.ATTEMPT, names.TRACEPARENT, names.EVENT)
 
 
@@ -29,22 +27,24 @@ def collect(headers: Iterable[tuple[bytes, bytes]], wanted: Sequence[bytes]) -> 
     return values
 
 
-def exactly_once(values: dict[bytes, list[bytes]], signed: Sequence[bytes]) -> list[bytes] | str:
-    """The one value of each signed header (id, time, signature), or why there is not exactly one."""
+def exactly_once(values: dict[bytes, list[bytes]], signed: Sequence[tuple[bytes, str]]) -> list[bytes] | str:
+    """The one value of each signed header, or why there is not exactly one. `signed`: names, and words for reasons."""
     single: list[bytes] = []
-    for name, word in zip(signed, SIGNED_WORDS, strict=True):
-        if len(values[name]) != 1:
-            return f"repeated_{word}" if values[name] else f"missing_{word}"
-        single.append(values[name][0])
+    for name, word in signed:
+        found = values[name]
+        if len(found) != 1:
+            return f"repeated_{word}" if found else f"missing_{word}"
+        single.append(found[0])
     return single
 
 
 def read_unsigned(values: dict[bytes, list[bytes]]) -> tuple[int | None, str | None, str | None]:
     """Attempt, traceparent and event name; None for each that is absent, repeated or malformed."""
+    attempts, traces, events = values[names.ATTEMPT], values[names.TRACEPARENT], values[names.EVENT]
     return (
-        parse_attempt(_only(values[names.ATTEMPT])),
-        parse_traceparent(_only(values[names.TRACEPARENT])),
-        parse_event_name(_only(values[names.EVENT])),
+        parse_attempt(attempts[0]) if len(attempts) == 1 else None,
+        parse_traceparent(traces[0]) if len(traces) == 1 else None,
+        parse_event_name(events[0]) if len(events) == 1 else None,
     )
 
 
@@ -56,10 +56,6 @@ def write_unsigned(attempt: int, traceparent: str | None, event: str | None) -> 
     if event is not None:
         written.append((names.EVENT, _event_value(event)))
     return written
-
-
-def _only(values: list[bytes]) -> bytes:
-    return values[0] if len(values) == 1 else b""
 
 
 def _event_value(event: str) -> bytes:

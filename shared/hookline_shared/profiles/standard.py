@@ -24,21 +24,23 @@ _PREFIXES: Final = tuple(prefix.encode() for prefix in (SECRET_PREFIX, PRIVATE_P
 
 @dataclass(frozen=True, slots=True)
 class StandardWebhooks:
-    """`<prefix>-id`, `<prefix>-timestamp` and `<prefix>-signature`; `signed` are these three names.
+    """`<prefix>-id`, `<prefix>-timestamp` and `<prefix>-signature`.
 
     The unsigned headers are those of axiom: a reader of the published kind ignores them.
     """
 
     name: str
-    signed: tuple[bytes, bytes, bytes]
+    delivery: bytes
+    timestamp: bytes
+    signature: bytes
     minimum_key_bytes: int
     max_body_bytes: int = 1_048_576
 
     @classmethod
     def of(cls, name: str, prefix: str) -> StandardWebhooks:
         """The profile `name` with headers that begin with `prefix`."""
-        identity, timestamp, signature = (f"{prefix}-{word}".encode() for word in ("id", "timestamp", "signature"))
-        return cls(name, (identity, timestamp, signature), key_text(name).minimum_bytes)
+        delivery, timestamp, signature = (f"{prefix}-{word}".encode() for word in ("id", "timestamp", "signature"))
+        return cls(name, delivery, timestamp, signature, key_text(name).minimum_bytes)
 
     def key_fault(self, key: SigningKey) -> str | None:
         """A short secret, or one whose text was read by another scheme's rules."""
@@ -63,19 +65,23 @@ class StandardWebhooks:
         """All headers of one attempt; the time is rounded down to a second. Raises as the protocol says."""
         identity, timestamp = delivery_id.encode("utf-8", "replace"), b"%d" % (timestamp_ms // 1000)
         if parse_message_id(identity) is None:
-            message = f"{self.signed[0].decode()} must be 1 to 256 visible ASCII characters without a dot"
+            message = f"{self.delivery.decode()} must be 1 to 256 visible ASCII characters without a dot"
             raise InvalidHeader(message)
         if parse_timestamp_s(timestamp) is None:
-            message = f"{self.signed[1].decode()} must be Unix seconds, 1 to 13 digits without a leading zero"
+            message = f"{self.timestamp.decode()} must be Unix seconds, 1 to 13 digits without a leading zero"
             raise InvalidHeader(message)
-        signature = write_entries(keys, b"%b.%b." % (identity, timestamp), body)
-        signed = zip(self.signed, (identity, timestamp, signature), strict=True)
-        return [*signed, *write_unsigned(attempt, traceparent, event)]
+        return [
+            (self.delivery, identity),
+            (self.timestamp, timestamp),
+            (self.signature, write_entries(keys, b"%b.%b." % (identity, timestamp), body)),
+            *write_unsigned(attempt, traceparent, event),
+        ]
 
     def read(self, headers: Sequence[tuple[bytes, bytes]]) -> SignedHead | str:
         """What the headers say, or why they are refused. Total."""
-        values = collect(headers, (*self.signed, *UNSIGNED))
-        signed = exactly_once(values, self.signed)
+        names = ((self.delivery, "delivery"), (self.timestamp, "timestamp"), (self.signature, "signature"))
+        values = collect(headers, (self.delivery, self.timestamp, self.signature, *UNSIGNED))
+        signed = exactly_once(values, names)
         if isinstance(signed, str):
             return signed
         if (delivery_id := parse_message_id(signed[0])) is None:

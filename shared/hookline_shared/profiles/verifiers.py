@@ -20,13 +20,10 @@ class MacVerifier:
     __slots__ = ("_feed", "_given", "_macs")
 
     def __init__(self, keys: Sequence[SigningKey], head: SignedHead) -> None:
-        self._given = head.signatures
-        self._macs = [key.mac() for key in keys]
-        for mac in self._macs:
-            mac.update(head.prefix)
+        self._given, self._macs = head.signatures, [key.mac() for key in keys]
         # With one key, as nearly always, a chunk goes straight into the hash.
-        updates = [mac.update for mac in self._macs]
-        self._feed = updates[0] if len(updates) == 1 else _feeding(updates)
+        self._feed = self._macs[0].update if len(self._macs) == 1 else _feeding([mac.update for mac in self._macs])
+        self._feed(head.prefix)
 
     @property
     def update(self) -> Callable[[bytes], None]:
