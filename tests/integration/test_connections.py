@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from hookline_sender.egress import HttpxTransport
+from hookline_sender.egress.guard import Guard
 from hookline_sender.engine.records import Dead, Delivered, Retry
 from tests.support import run
 from tests.support_egress import endpoint, reset, send, status
@@ -222,6 +223,16 @@ def test_what_on_sent_raises_stops_the_request_unsent() -> None:
     run(go())
 
 
+def test_a_body_larger_than_the_socket_takes_arrives_whole() -> None:
+    async def go() -> None:
+        async with endpoint(status(200)) as there, transport() as used:
+            assert isinstance(await send(there.url, transport=used, body=bytes(20_000_000)), Delivered)
+            assert isinstance(await send(there.url, transport=used), Delivered)
+            assert (len(there.requests[0].body), there.connections) == (20_000_000, 1)
+
+    run(go())
+
+
 @pytest.mark.parametrize("end", ["close", "reset"])
 def test_a_peer_that_leaves_during_the_body_ends_the_attempt(end: str) -> None:
     async def go() -> None:
@@ -269,6 +280,21 @@ def test_a_certificate_is_checked_against_the_host_name(tmp_path: Path) -> None:
             assert isinstance(await send(there.url, transport=used), Delivered)
             assert there.requests[0].headers["host"] == there.url.split("/")[2]
             assert there.connections == 1
+
+    run(go())
+
+
+def test_the_next_address_of_a_host_is_tried_when_one_refuses(tmp_path: Path) -> None:
+    class TwoAddresses(Guard):
+        async def addresses(self, host: str, port: int) -> tuple[str, ...]:
+            assert (host, port > 0) == ("localhost", True)
+            return ("127.0.0.2", "127.0.0.1")  # nobody listens on the first
+
+    async def go() -> None:
+        tls, trust = certificate(tmp_path, "localhost")
+        async with endpoint(status(200), tls=tls) as there, transport(trust=trust) as used:
+            used._guard = TwoAddresses()
+            assert isinstance(await send(there.url, transport=used), Delivered)
 
     run(go())
 

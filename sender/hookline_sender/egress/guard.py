@@ -28,12 +28,9 @@ class Guard:
         if is_address(host):
             return (host,)
         try:
-            found = await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port)
         except (OSError, UnicodeError):
             raise TransportFailed("dns", "the host name does not resolve") from None
-        if not found:
-            raise TransportFailed("dns", "the host name has no address")
-        return found
 
     def close(self) -> None:
         """Start no further lookup. Safe to call twice."""

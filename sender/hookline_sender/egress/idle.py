@@ -43,9 +43,6 @@ class IdleConnections:
         self._pools: OrderedDict[PoolKey, list[Connection]] = OrderedDict()
         self._count = 0
 
-    def __len__(self) -> int:
-        return self._count
-
     def take(self, key: PoolKey, now: float) -> Connection | None:
         """The connection that waited least, or None. Those that are not usable any more are closed on the way."""
         pool = self._pools.get(key, [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import httpcore
 
@@ -98,10 +98,6 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
     async def aclose(self) -> None:
         """Close at once."""
         self.abort()
-
-    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - httpcore's
-        """What httpcore asks about a connection."""
-        return None if self._transport is None else self._transport.get_extra_info(info)
 
     # What the event loop calls
 
