@@ -56,6 +56,15 @@ def pause(view: View) -> float:
     return max(0.0, view.last_turn + GAP - view.now)
 
 
+def share(running: int) -> int:
+    """Most settlements and claims of a turn while `running` attempts are in progress.
+
+    Attempts tend to end together, and then the worker waits for Redis with nothing to do. So a turn is no larger than
+    what goes on meanwhile, and a small one when that is little: its tasks run while Redis works on the rest.
+    """
+    return min(BATCH, max(BATCH // 4, running))
+
+
 def next_poll(answer: TurnAnswer, *, busy: bool, empty_turns: int) -> float:
     """Seconds after an answer at which to look again, if nothing else asks for a turn before."""
     longest = BUSY_POLL if busy else IDLE_POLL

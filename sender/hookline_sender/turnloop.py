@@ -25,7 +25,7 @@ from hookline_sender.attempts import Claim, RedisClock, settlement, where
 from hookline_sender.engine import commands
 from hookline_sender.engine.records import Dead, Outcome, Released, Settlement, TurnAnswer, TurnRequest
 from hookline_sender.errors import PlanMismatch
-from hookline_sender.turning import BATCH, View, backoff, next_poll, pause
+from hookline_sender.turning import BATCH, View, backoff, next_poll, pause, share
 from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class TurnLoop:
         elif self._pending is None and (wait := pause(self._view(now, free))) > 0:
             await self._rest(wait)
         else:
-            await self._turn_or_back_off(free)
+            await self._turn_or_back_off(free, share(len(self._running)))
 
     async def _drain(self) -> None:
         longest = max((claim.policy.timeout for claim in self._running.values()), default=0.0)
@@ -173,9 +173,9 @@ class TurnLoop:
         elif self._running:
             await self._rest(interrupt_at - now)
 
-    async def _turn_or_back_off(self, free: int) -> None:
+    async def _turn_or_back_off(self, free: int, most: int = BATCH) -> None:
         try:
-            await self._turn(free)
+            await self._turn(free, most)
         except HooklineError as error:
             trouble = str(error)
         except Exception as error:  # noqa: BLE001 - a bug met in one turn must not end the worker
@@ -188,8 +188,8 @@ class TurnLoop:
         self._retry_at = time.monotonic() + backoff(self._failures, self._rand())
         self._turn_trouble.met(trouble)
 
-    async def _turn(self, free: int) -> None:
-        turn = self._pending or self._new_turn(free)
+    async def _turn(self, free: int, most: int = BATCH) -> None:
+        turn = self._pending or self._new_turn(free, most)
         # A repeated turn that was never executed must not claim: not while stopping, nor from a server that came back
         # and was not looked at yet. One that was executed answers with its claims all the same.
         if not free or self._failures:
@@ -207,9 +207,9 @@ class TurnLoop:
         self._look_ahead(turn.request, answer, received)
         await self._accept(turn, answer, received)
 
-    def _new_turn(self, free: int) -> _Turn:
-        batch = [self._finished.popleft() for _ in range(min(BATCH, len(self._finished)))]
-        return _Turn(self._asker.turn(batch, free), time.monotonic())
+    def _new_turn(self, free: int, most: int) -> _Turn:
+        batch = [self._finished.popleft() for _ in range(min(most, len(self._finished)))]
+        return _Turn(self._asker.turn(batch, min(free, most)), time.monotonic())
 
     def _look_ahead(self, request: TurnRequest, answer: TurnAnswer, received: float) -> None:
         lost = sum(word == "lost" for word in answer.settled)

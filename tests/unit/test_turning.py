@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hookline_sender.engine.records import Released, Settlement, TurnAnswer
-from hookline_sender.turning import BATCH, BUSY_POLL, GAP, IDLE_POLL, Asker, View, backoff, next_poll, pause
+from hookline_sender.turning import BATCH, BUSY_POLL, GAP, IDLE_POLL, Asker, View, backoff, next_poll, pause, share
 
 IDLE = View(
     now=100.0,
@@ -42,6 +42,11 @@ def test_single_settlements_gather_while_attempts_run() -> None:
 @pytest.mark.parametrize("change", [{"finished": 25}, {"backlog": True, "free": 25}])
 def test_a_full_batch_does_not_wait(change: dict[str, Any]) -> None:
     assert pause(replace(IDLE, **{"running": 50, **change})) == 0.0
+
+
+@pytest.mark.parametrize(("running", "expected"), [(0, BATCH // 4), (40, 40), (4096, BATCH)])
+def test_a_turn_is_no_larger_than_what_goes_on_meanwhile(running: int, expected: int) -> None:
+    assert share(running) == expected
 
 
 def test_a_worker_without_free_slots_does_not_ask_for_tasks() -> None:
