@@ -150,8 +150,8 @@ def _failed(error: BaseException, delivery_id: str, *, sent: bool, duration_ms: 
             log.warning("%s cannot be delivered yet: %s", delivery_id, error)
             return Retry("misconfigured", duration_ms)
         case UnsafeDestination():
-            log.warning("%s will not be delivered: %s", delivery_id, error)
-            return Dead("unsafe_address", duration_ms)
+            log.warning("%s cannot be delivered yet: %s", delivery_id, error)
+            return Retry("unsafe_address", duration_ms)
         case _:
             log.error("the attempt of %s failed inside hookline: %s", delivery_id, where(error))
             return Retry("internal_error", duration_ms)
