@@ -73,6 +73,12 @@ class Lane:
         return Target(self.id, self.binding, self.name, self.ordered, round(self.deadline * 1000), self.cap)
 
 
+def untyped_client(url: str) -> Any:
+    """redis-py's own client; neither its options nor its replies have types."""
+    untyped: Any = redis.Redis
+    return untyped.from_url(url, retry=RedisRetry(NoBackoff(), 0))
+
+
 class Engine:
     """One namespace, bound to `plan`. Every call is one script call; nothing is repeated or remembered here."""
 
@@ -80,7 +86,7 @@ class Engine:
         self.plan = plan or plan_of()
         self.layout = Layout(namespace)
         self.limits = {"max_records": 100_000, "retention": DAY, "dead_retention": 7 * DAY, **limits}
-        self.redis: Any = redis.Redis.from_url(url, retry=RedisRetry(NoBackoff(), 0))  # its replies have no types
+        self.redis: Any = untyped_client(url)
         self.now_ms = 0
         self.bind()
 
@@ -98,12 +104,14 @@ class Engine:
         self.run(self.bind_command(plan or self.plan, **limits))
 
     def bind_command(self, plan: Plan, **limits: Any) -> Command[None]:
-        told = {**self.limits, **limits}
+        told: dict[str, Any] = {**self.limits, **limits}
         return commands.bind(
             self.layout,
             fingerprint=plan.fingerprint,
             revision=plan.revision,
-            bindings=[(w.name, f"{w.kind}:{w.policy.ordering}", encode_policy(w.policy)) for w in plan.webhooks.values()],
+            bindings=[
+                (w.name, f"{w.kind}:{w.policy.ordering}", encode_policy(w.policy)) for w in plan.webhooks.values()
+            ],
             events=list(plan.events),
             max_records=told["max_records"],
             retention_ms=round(told["retention"] * 1000),

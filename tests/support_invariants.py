@@ -75,9 +75,11 @@ class Namespace:
                 faults.append(f"lane {lane} says (open, in flight) {told} and has {found}")
         if counted.get("open", 0) != open_of.total():
             faults.append(f"open is {counted.get('open')} and should be {open_of.total()}")
-        for name, told in counted.items():
-            if name.startswith("o:") and told != by_binding[name[2:]]:
-                faults.append(f"{name} is {told} and should be {by_binding[name[2:]]}")
+        faults += [
+            f"{name} is {count} and should be {by_binding[name[2:]]}"
+            for name, count in counted.items()
+            if name.startswith("o:") and count != by_binding[name[2:]]
+        ]
         return faults
 
     def _places(self) -> list[str]:
@@ -105,9 +107,8 @@ class Namespace:
                 faults.append(f"{pid} counts as ended={pid in ended} with {needing} tasks that need it")
             if len(tasks) > 1 and int(self.heads[pid][b"o"]) != needing:
                 faults.append(f"{pid} says {self.heads[pid][b'o']!r} tasks need it, and it is {needing}")
-        for name in self.dump:
-            if name.startswith(("P:", "H:")) and name[2:24] not in self.heads:
-                faults.append(f"{name} outlived its publication")
+        outlived = (name for name in self.dump if name.startswith(("P:", "H:")) and name[2:24] not in self.heads)
+        faults += [f"{name} outlived its publication" for name in outlived]
         return faults
 
     def _schedule(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hookline_sender.engine.records import Dead, Delivered, Released, State
 
 if TYPE_CHECKING:
-    from hookline_sender.engine.records import ClaimedTask, Outcome
+    from hookline_sender.engine.records import ClaimedTask, Outcome, Settlement
     from hookline_sender.policy import DeliveryPolicy
     from tests.support_engine import Lane
 
@@ -32,7 +32,6 @@ class Task:
     until: int | None = None
     token: bytes = b""
     last: tuple[bytes, str] = (b"", "")
-    expired: bool = False
 
     @property
     def open(self) -> bool:
@@ -67,16 +66,16 @@ class Model:
     def in_flight(self, lane: Lane) -> int:
         return sum(task.until is not None for task in self.of(lane))
 
-    def settled(self, delivery_id: str, token: bytes, outcome: Outcome, delay_ms: int, now: int) -> str:
+    def settled(self, said: Settlement, now: int) -> str:
         """The word the engine should have for an outcome."""
-        task = self.tasks.get(delivery_id)
+        task = self.tasks.get(said.delivery_id)
         if task is None:
             return "lost"
-        if task.until is None or task.token != token:
-            return task.last[1] if task.last[0] == token else "lost"
+        if task.until is None or task.token != said.token:
+            return task.last[1] if task.last[0] == said.token else "lost"
         task.until = None
-        word = self._settled(task, outcome, delay_ms, now)
-        task.last = (token, word)
+        word = self._settled(task, said.outcome, said.delay_ms, now)
+        task.last = (said.token, word)
         return word
 
     def _settled(self, task: Task, outcome: Outcome, delay_ms: int, now: int) -> str:

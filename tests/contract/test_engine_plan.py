@@ -132,7 +132,7 @@ def test_a_queued_task_keeps_the_policy_it_was_published_under(engine: Engine) -
         task = engine.one()
         assert engine.settle(task, Retry("http_5xx", 1, 500), 1) == "waiting"
         engine.advance(1)
-    stored = engine.run(commands.policies(engine.layout, task.revision))
+    stored = engine.run(commands.policies(engine.layout, engine.inspect(engine.id_of("a")).revision))
     assert stored == {"billing": POLICY}
     assert engine.run(commands.policies(engine.layout, hasty.revision))["billing"].attempts == 2
 

@@ -65,7 +65,7 @@ def test_an_unknown_revision_takes_nothing_and_is_named_apart(engine: Engine) ->
 def test_other_content_under_the_same_identity_is_refused_and_changes_nothing(engine: Engine) -> None:
     engine.publish("a", *lanes(3), body=b"first")
     before = engine.dump()
-    with pytest.raises(IdentityConflict, match="order.paid"):
+    with pytest.raises(IdentityConflict, match=r"order\.paid"):
         engine.publish("a", *lanes(3), body=b"second")
     assert engine.dump() == before
 

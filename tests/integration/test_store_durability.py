@@ -9,7 +9,7 @@ import pytest
 
 from hookline_sender.deployment import Deployment
 from hookline_sender.engine import commands
-from hookline_sender.engine.records import Published
+from hookline_sender.engine.records import TurnAnswer
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.errors import NamespaceFull, PlanMismatch, RedisUnavailable, WeakDurability
 from hookline_sender.policy import HooklineWarning
@@ -18,9 +18,10 @@ from tests.support_engine import Engine, settlements
 from tests.support_receiver import leg_server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
     from hookline_sender.embedded import EmbeddedServer
+    from hookline_sender.engine.records import Published
 
 MIB = 1 << 20
 DRIFTS = {
@@ -53,7 +54,7 @@ def engine(own_server: EmbeddedServer, namespace: str) -> Iterator[Engine]:
 @contextlib.asynccontextmanager
 async def opened(
     engine: Engine, url: str, *, check_interval: float = 30.0, **options: Any
-) -> AsyncIterator[RedisStore]:
+) -> AsyncGenerator[RedisStore]:
     deployment = Deployment(url, namespace=engine.layout.namespace, **options)
     store = await RedisStore.connect(deployment, check_interval=check_interval)
     try:
@@ -189,7 +190,7 @@ def test_out_of_memory_refuses_publications_whole_while_turns_go_on(engine: Engi
     run(go())
 
 
-def turn(engine: Engine, slots: int, tasks: tuple[Any, ...] = ()) -> commands.Command[Any]:
+def turn(engine: Engine, slots: int, tasks: tuple[Any, ...] = ()) -> commands.Command[TurnAnswer]:
     return commands.turn(engine.layout, engine.plan.fingerprint, engine.asking(slots, settlements(tasks)))
 
 
@@ -203,6 +204,7 @@ def test_above_nine_tenths_of_the_memory_publications_are_refused_and_the_rest_o
             await store.ready()
             first, answer = await store.run_many(mixed(engine))
             assert isinstance(first, NamespaceFull)
+            assert isinstance(answer, TurnAnswer)
             assert [task.event_key for task in answer.tasks] == ["a"]
             engine.redis.config_set("maxmemory", 0)
             await store.ready()
@@ -211,7 +213,7 @@ def test_above_nine_tenths_of_the_memory_publications_are_refused_and_the_rest_o
     run(go())
 
 
-def mixed(engine: Engine) -> list[commands.Command[Any]]:
+def mixed(engine: Engine) -> list[commands.Command[Published | TurnAnswer]]:
     return [publish(engine, "b"), turn(engine, 5)]
 
 
