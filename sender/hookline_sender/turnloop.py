@@ -24,19 +24,18 @@ from typing import TYPE_CHECKING
 from hookline_sender.attempts import Claim, RedisClock, settlement, where
 from hookline_sender.engine import commands
 from hookline_sender.engine.records import Dead, Outcome, Released, Settlement, TurnAnswer, TurnRequest
-from hookline_sender.errors import PlanMismatch
+from hookline_sender.errors import PlanMismatch, RedisUnavailable
 from hookline_sender.turning import BATCH, View, backoff, next_poll, pause, share
 from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from hookline_sender.attempts import Attempts
     from hookline_sender.engine.layout import Layout
     from hookline_sender.engine.records import ClaimedTask
     from hookline_sender.engine.store import RedisStore
-    from hookline_sender.plan import Plan
-    from hookline_sender.policy import DeliveryPolicy
+    from hookline_sender.policies import Policies
     from hookline_sender.turning import Asker
 
 log = logging.getLogger(__name__)
@@ -49,23 +48,6 @@ LISTEN = 60.0  # seconds of one wait for wake-ups; the polls do not depend on it
 class _Turn:
     request: TurnRequest
     sent: float
-
-
-class Policies:
-    """The policy each task was published under. Revisions of other plans are read from Redis once."""
-
-    def __init__(self, store: RedisStore, layout: Layout, plan: Plan) -> None:
-        self._store, self._layout = store, layout
-        self._known = {plan.revision: {name: webhook.policy for name, webhook in plan.webhooks.items()}}
-
-    async def load(self, tasks: Iterable[ClaimedTask]) -> None:
-        """Read what `of` will need for `tasks`. Raises HooklineError when Redis does not answer."""
-        for revision in {task.revision for task in tasks} - self._known.keys():
-            self._known[revision] = await self._store.run(commands.policies(self._layout, revision))
-
-    def of(self, task: ClaimedTask) -> DeliveryPolicy | None:
-        """The task's policy, None when its revision could not be read or does not know the binding."""
-        return self._known.get(task.revision, {}).get(task.binding)
 
 
 class _Trouble:
@@ -106,6 +88,7 @@ class TurnLoop:
         self._running: dict[asyncio.Task[Outcome], Claim] = {}
         self._finished: deque[Settlement] = deque()
         self._pending: _Turn | None = None
+        self._turn_limit: asyncio.Timeout | None = None
         self._bell = asyncio.Event()
         self._stopping = self._woken = self._backlog = False
         self._last_turn = self._poll_at = self._retry_at = 0.0
@@ -137,6 +120,8 @@ class TurnLoop:
 
     def stop(self) -> None:
         """Claim nothing more and begin to drain. Safe to call twice."""
+        if not self._stopping and self._turn_limit is not None:
+            self._turn_limit.reschedule(asyncio.get_running_loop().time() + SETTLE_LIMIT)
         self._stopping = True
         self._bell.set()
 
@@ -159,7 +144,7 @@ class TurnLoop:
                 while self._running or self._finished or self._pending:
                     await self._drain_step(interrupt_at)
         except TimeoutError:
-            log.warning("stopped with unsettled attempts: their leases will lapse and they will be repeated")
+            log.warning("stopped while Redis was away: what is claimed and not settled will be repeated")
 
     async def _drain_step(self, interrupt_at: float) -> None:
         self._bell.clear()
@@ -198,10 +183,15 @@ class TurnLoop:
         self._last_turn = time.monotonic()
         self._woken = self._woken and not turn.request.slots
         try:
-            answer = await self._store.run(commands.turn(self._layout, self._asker.fingerprint, turn.request))
+            async with asyncio.timeout(None) as self._turn_limit:
+                answer = await self._store.run(commands.turn(self._layout, self._asker.fingerprint, turn.request))
         except PlanMismatch:  # it has settled, and will never claim
             self._pending = None
             raise
+        except TimeoutError:
+            raise RedisUnavailable("Redis did not answer the last turn of a stopping worker") from None
+        finally:
+            self._turn_limit = None
         self._pending = None
         received = time.monotonic()
         self._look_ahead(turn.request, answer, received)

@@ -19,8 +19,9 @@ from hookline_sender.egress.httpx_transport import HttpxTransport
 from hookline_sender.engine.layout import Layout
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.errors import InvalidPlan, RedisUnavailable
+from hookline_sender.policies import Policies
 from hookline_sender.turning import Asker, backoff
-from hookline_sender.turnloop import Policies, TurnLoop
+from hookline_sender.turnloop import TurnLoop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping

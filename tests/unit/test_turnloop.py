@@ -13,8 +13,9 @@ import pytest
 from hookline_sender import PlanMismatch, RedisUnavailable, WeakDurability
 from hookline_sender.engine.layout import Layout
 from hookline_sender.engine.records import Delivered, Outcome, TurnAnswer
+from hookline_sender.policies import Policies
 from hookline_sender.turning import Asker
-from hookline_sender.turnloop import Policies, TurnLoop
+from hookline_sender.turnloop import TurnLoop
 from tests.support import run
 from tests.support_sender import REDIS_MS, TASK, shop
 
@@ -257,4 +258,24 @@ def test_stopping_gives_up_on_a_server_that_stays_away(
         await stopped(loop, serving)
 
     run(go())
-    assert "unsettled" in caplog.text
+    assert "stopped while Redis was away" in caplog.text
+
+
+def test_a_turn_that_hangs_does_not_keep_a_worker_from_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hookline_sender.turnloop.SETTLE_LIMIT", 0.1)
+
+    class Silent(Store):
+        async def run(self, command: Any) -> TurnAnswer:
+            await super().run(command)
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async def go() -> None:
+        store = Silent()
+        loop = loop_over(store, Work())
+        serving = asyncio.create_task(loop.serve())
+        await store.until(lambda: store.turns)
+        async with asyncio.timeout(3):
+            await stopped(loop, serving)
+
+    run(go())
