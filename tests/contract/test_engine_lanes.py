@@ -130,6 +130,14 @@ def test_a_delayed_head_past_its_deadline_does_not_hold_the_rest(ordered: Engine
     assert drained(ordered) == ["b"]
 
 
+def test_a_late_head_does_not_let_a_delayed_follower_go_early(ordered: Engine) -> None:
+    ordered.publish("a", replace(ONE, deadline=5))
+    ordered.publish("b", ONE, delay=60)
+    ordered.advance(5)
+    assert ordered.claim() == ()
+    assert ordered.inspect(ordered.id_of("b", ONE)).state is State.WAITING
+
+
 def test_a_long_run_of_late_tasks_ends_in_bounded_slices(ordered: Engine) -> None:
     for number in range(40):
         ordered.publish(str(number), replace(ONE, deadline=5))
@@ -240,6 +248,14 @@ def test_fifty_thousand_waiting_tasks_delay_another_destination_by_no_turn(engin
     assert "other" in keys_of(tasks)
     assert len(tasks) == 10
     engine.redis.ltrim(engine.key("q:" + flood.id), 0, 280)  # for the check of consistency
+
+
+def test_a_destination_with_nothing_in_flight_comes_before_one_that_is_being_served(engine: Engine) -> None:
+    for number in range(10):
+        engine.publish(f"f{number}", Lane("flood"))
+    engine.claim(5)
+    engine.publish("other", Lane("other"))
+    assert engine.one(slots=1).event_key == "other"
 
 
 def test_every_destination_gets_its_turn_when_there_is_one_slot(engine: Engine) -> None:

@@ -125,6 +125,19 @@ def test_turns_free_what_is_due_in_bounded_slices(engine: Engine) -> None:
     assert left == [24, 8, 0]
 
 
+def test_a_turn_frees_as_much_as_it_settles_so_that_a_busy_namespace_does_not_grow(engine: Engine) -> None:
+    for number in range(50):
+        engine.publish(f"old{number}", Lane("one", cap=64))
+    engine.turn(0, settlements(engine.claim(64)))
+    engine.advance(DAY + 1)
+    for number in range(50):
+        engine.publish(f"new{number}", Lane("one", cap=64))
+    tasks = engine.claim(64)
+    engine.turn(0, settlements(tasks))
+    ended = {member.decode() for member in engine.dump()["fin"]}
+    assert ended == {task.delivery_id[:22] for task in tasks}
+
+
 def test_histories_go_with_their_publication(engine: Engine) -> None:
     engine.publish("a")
     engine.settle(engine.one(), Retry("http_5xx", 1, 500), 0)

@@ -80,7 +80,8 @@ reap(SHARE, now)
 revisit(now)
 if slots > 0 then claim_all(bindings, slots, now, turn) end
 flush_ended(function() return now end)
-purge(SHARE, now)
+-- What is freed keeps up with what ends, or a namespace that is always busy would only grow.
+purge(math.max(SHARE, settlements), now)
 flush_counts()
 if #words > 0 or #turn.tasks > 0 then
   call('SET', memory, sequence .. cmsgpack.pack({ token = token, words = words, now = now }), 'PX',
