@@ -1,6 +1,7 @@
 """Receive hookline deliveries: verify, deduplicate, and only then handle.
 
-`verify` and what it needs work with the base installation. `Receiver` and `RedisLedger` need the extra `receiver`.
+`verify` and what it needs work with the base installation. `Receiver`, `WebhookMiddleware` and `RedisLedger` need the
+extra `receiver`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from hookline_shared.keys import SigningKey
 
 if TYPE_CHECKING:
     from hookline_receiver.ledger.redis import RedisLedger
+    from hookline_receiver.middleware import WebhookMiddleware
     from hookline_receiver.receiver import Receiver
 
 __all__ = [
@@ -47,10 +49,15 @@ __all__ = [
     "RetryLater",
     "SigningKey",
     "WeakDurability",
+    "WebhookMiddleware",
     "verify",
 ]
 
-_WITH_EXTRA = {"Receiver": "hookline_receiver.receiver", "RedisLedger": "hookline_receiver.ledger.redis"}
+_WITH_EXTRA = {
+    "Receiver": "hookline_receiver.receiver",
+    "RedisLedger": "hookline_receiver.ledger.redis",
+    "WebhookMiddleware": "hookline_receiver.middleware",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -61,7 +68,7 @@ def __getattr__(name: str) -> object:
     try:
         found: object = getattr(importlib.import_module(_WITH_EXTRA[name]), name)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in {"redis", "starlette"}:
+        if (error.name or "").partition(".")[0] not in {"anyio", "redis", "starlette"}:
             raise
         message = f"{name} needs the extra `receiver`: pip install 'hookline[receiver]'"
         raise ImportError(message, name=error.name) from error

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
+    from hookline_receiver.passage import Passage
+
 SUCCESS: Final = range(200, 300)
 FAILURE: Final = range(400, 600)
 _UNAUTHORIZED: Final = 401
@@ -45,9 +47,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """The handler's own response; an ASGI application that sends it."""
+    """The handler's or endpoint's own response; an ASGI application that sends it."""
 
-    response: Response
+    response: Response | Passage
     outcome: str
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,6 +68,7 @@ UNKNOWN: Final = Answer(422, "unhandled", b"no handler for the event\n")
 REJECTED: Final = Answer(422, "rejected", b"rejected\n")
 HANDLED: Final = Answer(204, "handled")
 FAILED: Final = Answer(500, "failed", b"the handler failed\n")
+UNCOMPLETED: Final = Answer(500, "uncompleted", b"the delivery was not completed\n")
 BAD_RESPONSE: Final = Answer(500, "failed", b"the handler answered neither success nor failure\n")
 
 

@@ -3,6 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from hookline_receiver.errors import InvalidReceiver
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    class _Request(Protocol):
+        """A Starlette or FastAPI request, or whatever else knows its ASGI scope."""
+
+        @property
+        def scope(self) -> Mapping[str, Any]: ...
+
+
+SCOPE_KEY: Final = "hookline.delivery"
+"""Where WebhookMiddleware puts the delivery in the ASGI scope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +28,7 @@ class Delivery:
     `id` is stable over retries and redrives. `type` is the event's name in the body, or else in the unsigned header;
     None when neither names one. `attempt` and `traceparent` are unsigned: good for logs and traces only.
     `body` is exactly what was signed. `fence` grows with each claim of the delivery, for conditional writes of your
-    own; None when no ledger was asked.
+    own; None when no ledger was asked. `recorder` is what `complete` calls.
     """
 
     id: str
@@ -23,3 +39,33 @@ class Delivery:
     content_type: str | None
     body: bytes = field(repr=False)
     fence: int | None = None
+    recorder: Callable[[], Awaitable[None]] | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def from_request(cls, request: _Request) -> Delivery:
+        """The delivery of a request that WebhookMiddleware verified.
+
+        Raises InvalidReceiver for any other request: an endpoint that begins with this call never runs unverified.
+        """
+        return cls.from_scope(request.scope)
+
+    @classmethod
+    def from_scope(cls, scope: Mapping[str, Any]) -> Delivery:
+        """Like `from_request`, for code that has only the ASGI scope."""
+        found = scope.get(SCOPE_KEY)
+        if not isinstance(found, Delivery):
+            message = "no WebhookMiddleware verified this request: give one the path of this endpoint"
+            raise InvalidReceiver(message)
+        return found
+
+    async def complete(self) -> None:
+        """Record the delivery as handled; call it after your commit, before you respond. Safe to call twice.
+
+        From then on a repeat is answered 204 from the ledger, whatever this request answers.
+        Raises LedgerUnavailable when that could not be recorded: let it pass, the sender is told to come again.
+        Raises InvalidReceiver for a delivery that was not claimed, like that of `verify`.
+        """
+        if self.recorder is None:
+            message = "this delivery was not claimed in a ledger: only a Receiver or WebhookMiddleware can complete it"
+            raise InvalidReceiver(message)
+        await self.recorder()

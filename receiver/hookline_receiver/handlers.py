@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import inspect
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, overload
 
 from hookline_receiver.errors import InvalidReceiver
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hookline_receiver.delivery import Delivery
 
     Result = Response | None | Awaitable[Response | None]
+    Start = Callable[[Delivery], "Work"]
 
 E = TypeVar("E")
 R = TypeVar("R", bound="Result")
@@ -60,6 +61,9 @@ class Router:
 
     def __init__(self) -> None:
         self._routes: dict[str, list[Route]] = {}
+
+    def __len__(self) -> int:
+        return len(self._routes)
 
     def add(self, route: Route) -> None:
         """Add a route; raises InvalidReceiver when the event has one already."""
@@ -107,12 +111,22 @@ def decode(routes: list[Route], delivery: Delivery) -> Task:
     return Task(last, last.decode(delivery.body), delivery)
 
 
+def _unheard(answer: object) -> None:
+    del answer
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A running handler. `stop` asks it to end: a coroutine is cancelled, a thread only when it has not begun."""
+    """What runs for a claimed delivery; `future` has its response, or what it raised.
+
+    `stop` asks it to end: a coroutine is cancelled, a thread only when it has not begun. `decided` is told the answer
+    that the sender gets. `explicit`: a success counts only when the delivery's own `complete` was called.
+    """
 
     future: asyncio.Future[Any]
     stop: Callable[[], object]
+    decided: Callable[[object], None] = _unheard
+    explicit: bool = False
 
 
 class Starter:
@@ -123,6 +137,10 @@ class Starter:
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
+
+    def starting(self, task: Task) -> Start:
+        """What starts the handler with the delivery as it was claimed."""
+        return lambda delivery: self.start(replace(task, delivery=delivery))
 
     def start(self, task: Task) -> Work:
         """Start the handler; its result, or what it raises, is the future's."""

@@ -17,7 +17,8 @@ import inspect
 import logging
 import secrets
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from starlette.responses import Response
 
@@ -25,20 +26,24 @@ from hookline_receiver import answers
 from hookline_receiver.answers import Forwarded
 from hookline_receiver.errors import LedgerUnavailable, Reject, RetryLater
 from hookline_receiver.ledger.protocol import Busy, Claimed, Conflict, Done, Full
+from hookline_receiver.passage import Passage
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, MutableMapping
 
     from hookline_receiver.answers import Answer
-    from hookline_receiver.handlers import Starter, Task, Work
+    from hookline_receiver.delivery import Delivery
+    from hookline_receiver.handlers import Start, Work
     from hookline_receiver.ledger.protocol import Claim, Entry, Ledger
 
     Settled = Answer | Forwarded
 
+T = TypeVar("T")
 log = logging.getLogger("hookline.receiver")
 
 FIRST_PAUSE: Final = 0.02  # seconds between questions about a busy delivery, and between tries to record one
 LONGEST_PAUSE: Final = 0.25
+COMPLETED: Final = 204  # recorded by a delivery's own `complete`, before there is a response
 STOP_GRACE: Final = 0.5  # seconds that a cancelled handler gets before the answer is sent without it
 
 
@@ -53,27 +58,31 @@ class Terms:
 
 @dataclass(slots=True)
 class _Held:
-    """A claim, and the loop time until which it is certainly ours."""
+    """A claim, and the loop time until which it is certainly ours. `recording`: `complete` was called by hand."""
 
     claim: Claimed
     believed_until: float
     lost: bool = False
+    recording: asyncio.Task[bool] | None = None
 
 
 class Handling:
     """Claims, handles and settles for one receiver."""
 
-    def __init__(self, ledger: Ledger, starter: Starter, terms: Terms, counters: MutableMapping[str, int]) -> None:
-        self._ledger, self._starter, self._terms, self._counters = ledger, starter, terms, counters
+    def __init__(self, ledger: Ledger, terms: Terms, counters: MutableMapping[str, int]) -> None:
+        self.ledger, self._terms, self._counters = ledger, terms, counters
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def answer(self, entry: Entry, task: Task) -> Settled:
-        """What to respond. Cancelling the caller leaves the handling to go on."""
-        return await asyncio.shield(self._start(self._guarded(entry, task)))
+    async def answer(self, entry: Entry, delivery: Delivery, start: Start) -> Settled:
+        """What to respond; `start` begins the work once the delivery is claimed.
+
+        Cancelling the caller leaves the handling to go on.
+        """
+        return await asyncio.shield(self._start(self._guarded(entry, delivery, start)))
 
     async def recorded(self, entry: Entry) -> Answer | None:
         """The answer of a delivery that was handled before, without claiming it."""
-        match await self._ledger.find(entry):
+        match await self.ledger.find(entry):
             case Done(status):
                 return answers.replayed(status)
             case Conflict():
@@ -91,7 +100,7 @@ class Handling:
         if left:
             await asyncio.wait(left, timeout=STOP_GRACE * 2)
 
-    def _start(self, work: Coroutine[Any, Any, Settled]) -> asyncio.Task[Settled]:
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -102,22 +111,25 @@ class Handling:
         if not task.cancelled():
             task.exception()  # seen: the client may have left before it
 
-    async def _guarded(self, entry: Entry, task: Task) -> Settled:
+    async def _guarded(self, entry: Entry, delivery: Delivery, start: Start) -> Settled:
         try:
             held = await self._claim(entry)
         except LedgerUnavailable:
             return answers.LEDGER_DOWN
         if not isinstance(held, _Held):
             return held
-        task = replace(task, delivery=replace(task.delivery, fence=held.claim.fence))
-        return await self._handle(held, self._starter.start(task))
+        recorder = partial(self._complete_by_hand, held)
+        work = start(replace(delivery, fence=held.claim.fence, recorder=recorder))
+        answer = await self._handle(held, work)
+        work.decided(answer)
+        return answer
 
     async def _claim(self, entry: Entry) -> _Held | Answer:
         loop, owner, pause = asyncio.get_running_loop(), secrets.token_bytes(16), FIRST_PAUSE
         give_up_at = loop.time() + self._terms.busy_wait
         while True:
             asked_at = loop.time()
-            claim = await self._ledger.claim(entry, owner, self._terms.lease)
+            claim = await self.ledger.claim(entry, owner, self._terms.lease)
             if isinstance(claim, Claimed):
                 return _Held(claim, self._believed_from(asked_at))
             if not isinstance(claim, Busy) or loop.time() + pause > give_up_at:
@@ -154,30 +166,43 @@ class Handling:
 
     async def _settle(self, held: _Held, work: Work, *, stopped: bool = False) -> Settled:
         status, answer = _outcome(work, stopped=stopped)
+        if held.recording is not None:
+            return answer if await held.recording else answers.UNRECORDED
+        if work.explicit and status in answers.SUCCESS:
+            log.error("the endpoint answered %d without `await delivery.complete()`", status)
+            status, answer = None, answers.UNCOMPLETED
         if status is None:
             await self._release(held)
             return answer
-        return await self._complete(held, status, answer)
+        return answer if await self._complete(held, status) else answers.UNRECORDED
 
-    async def _complete(self, held: _Held, status: int, answer: Settled) -> Settled:
+    async def _complete_by_hand(self, held: _Held) -> None:
+        if held.recording is None:
+            held.recording = self._start(self._complete(held, COMPLETED))
+        if not await asyncio.shield(held.recording):
+            message = "the delivery's completion could not be recorded: the next attempt will run the endpoint again"
+            raise LedgerUnavailable(message)
+
+    async def _complete(self, held: _Held, status: int) -> bool:
+        """Whether it is in the ledger. So it is when the fence is lost: whoever has it now repeats the effect."""
         loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
         while True:
             try:
-                recorded = await self._ledger.complete(held.claim, status)
+                recorded = await self.ledger.complete(held.claim, status)
             except LedgerUnavailable:
                 if loop.time() + pause > held.believed_until:
                     log.error("handled, but not recorded: the next attempt will run the handler again")  # noqa: TRY400
-                    return answers.UNRECORDED
+                    return False
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
             else:
                 if not recorded:
                     self._lose(held)
-                return answer
+                return True
 
     async def _release(self, held: _Held) -> None:
         try:
-            if not await self._ledger.release(held.claim):
+            if not await self.ledger.release(held.claim):
                 self._lose(held)
         except LedgerUnavailable:
             log.warning("a claim could not be released: it lapses by itself")
@@ -190,13 +215,13 @@ class Handling:
 
     async def _keep(self, held: _Held) -> None:
         loop = asyncio.get_running_loop()
-        while not held.lost:
+        while not held.lost and held.recording is None:
             await asyncio.sleep(self._terms.lease / 3)
             asked_at = loop.time()
             with contextlib.suppress(LedgerUnavailable):
-                if await self._ledger.renew(held.claim, self._terms.lease):
+                if await self.ledger.renew(held.claim, self._terms.lease):
                     held.believed_until = self._believed_from(asked_at)
-                else:
+                elif held.recording is None:
                     self._lose(held)
 
     def _believed_from(self, asked_at: float) -> float:
@@ -247,7 +272,7 @@ def _response(result: object) -> tuple[int | None, Settled]:
     if inspect.isawaitable(result):
         log.error("a handler returned an awaitable instead of being one: declare it with async def")
         return None, answers.FAILED
-    if not isinstance(result, Response):
+    if not isinstance(result, Response | Passage):
         return 204, answers.HANDLED
     if result.status_code in answers.SUCCESS:
         return result.status_code, Forwarded(result, "handled")

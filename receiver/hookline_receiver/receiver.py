@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from pydantic import BaseModel, ValidationError
 
 from hookline_receiver import answers
+from hookline_receiver.answers import Answer
 from hookline_receiver.body import PROCESS_CAP, BodyReader, Unread
 from hookline_receiver.errors import STALE, InvalidReceiver, KeysUnavailable, LedgerUnavailable, Refused
-from hookline_receiver.handlers import Route, Router, Starter, Task, decode
+from hookline_receiver.handlers import Route, Router, Starter, decode
 from hookline_receiver.handling import Handling, Terms
 from hookline_receiver.keyring import Keyring
 from hookline_receiver.ledger.protocol import Entry
@@ -34,15 +35,16 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from hookline_receiver.answers import Answer, Forwarded
+    from hookline_receiver.answers import Forwarded
     from hookline_receiver.body import BufferCap
     from hookline_receiver.delivery import Delivery
-    from hookline_receiver.handlers import Register
+    from hookline_receiver.handlers import Register, Start
     from hookline_receiver.keyring import KeySource
     from hookline_receiver.ledger.protocol import Ledger
     from hookline_shared.profiles import Profile
 
     Pairs = list[tuple[bytes, bytes]]
+    Prepare = Callable[[Delivery], Start | Answer]
 
 M = TypeVar("M", bound=BaseModel)
 log = logging.getLogger("hookline.receiver")
@@ -103,19 +105,19 @@ class Receiver:
         _check_choice("on_unknown", on_unknown, "accept", "reject")
         _check_choice("dedupe_by", dedupe_by, "delivery", "event_id")
         self.name = name
-        self._profile = get_profile(scheme) if isinstance(scheme, str) else scheme
-        limit_bytes = self._profile.max_body_bytes if max_body_bytes is None else max_body_bytes
+        self.profile: Profile = get_profile(scheme) if isinstance(scheme, str) else scheme
+        limit_bytes = self.profile.max_body_bytes if max_body_bytes is None else max_body_bytes
         _check_limits(name, limit_bytes, body_deadline, handler_deadline, lease, busy_wait)
-        self._keyring = Keyring(keys, self._profile)
-        self._tolerance_ms, self._clock = check_tolerance(tolerance), clock
+        self.keyring = Keyring(keys, self.profile)
+        self._tolerance_ms, self.clock = check_tolerance(tolerance), clock
         self._reader = BodyReader(limit_bytes, body_deadline, buffer_cap)
         self._stale = answers.stale(stale_status)
         self._unknown = answers.UNHANDLED if on_unknown == "accept" else answers.UNKNOWN
         self._by_event, self._type_from = dedupe_by == "event_id", type_from
-        self._ledger, self._router, self._starter = ledger, Router(), Starter()
+        self._router, self._starter, self._fronts = Router(), Starter(), False
         self._counters: Counter[str] = Counter()
         terms = Terms(lease, handler_deadline, busy_wait)
-        self._handling = Handling(ledger, self._starter, terms, self._counters)
+        self._handling = Handling(ledger, terms, self._counters)
 
     def __repr__(self) -> str:
         return f"Receiver({self.name!r})"
@@ -124,6 +126,15 @@ class Receiver:
     def counters(self) -> Mapping[str, int]:
         """How often each outcome occurred: handled, replayed, conflict, unhandled, refused:REASON, …; 0 if never."""
         return self._counters
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where its deliveries are remembered. Tests set another, never while a delivery is handled."""
+        return self._handling.ledger
+
+    @ledger.setter
+    def ledger(self, ledger: Ledger) -> None:
+        self._handling.ledger = ledger
 
     @overload
     def on(self, event: EventType[M], /) -> Register[DomainEvent[M]]: ...
@@ -150,6 +161,10 @@ class Receiver:
         return self._register(event, by_reference=True)
 
     def _register(self, event: EventType[Any], *, by_reference: bool) -> Register[Any]:
+        if self._fronts:
+            message = f"a WebhookMiddleware uses {self!r}: it answers by the endpoint below, a handler would never run"
+            raise InvalidReceiver(message)
+
         def register(handler: Callable[..., Any], /) -> Callable[..., Any]:
             self._router.add(Route.of(event, handler, by_reference=by_reference))
             return handler
@@ -163,7 +178,7 @@ class Receiver:
         Raises LedgerUnavailable, WeakDurability.
         """
         del app
-        async with self._ledger.opened():
+        async with self.ledger.opened():
             try:
                 yield
             finally:
@@ -176,38 +191,52 @@ class Receiver:
             await serve_lifespan(self.lifespan(), receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
-        elif scope["type"] == "http" and (answer := await self._answer(scope, receive)) is not None:
+        elif scope["type"] == "http":
+            await self.serve(scope, receive, send, self._prepare)
+
+    def front(self) -> None:
+        """Give this receiver to a WebhookMiddleware: from now on it takes no handlers. Raises InvalidReceiver."""
+        if self._router:
+            message = f"{self!r} has handlers, which a WebhookMiddleware would never run: route it, or give another"
+            raise InvalidReceiver(message)
+        self._fronts = True
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send, prepare: Prepare) -> None:
+        """Check one request, have what `prepare` gives do the work, settle, and respond."""
+        answer = await self._answer(scope, receive, prepare)
+        if answer is not None:
             self._counters[answer.outcome] += 1
             if answer in _WARNED:
                 log.warning("refused: %s", answer.outcome)
             await answer(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer | Forwarded | None:
+    async def _answer(self, scope: Scope, receive: Receive, prepare: Prepare) -> Answer | Forwarded | None:
         if scope["method"] != "POST":
             return answers.WRONG_METHOD
         pairs: Pairs = list(scope["headers"])
         try:
-            head = read_head(self._profile, pairs)
+            head = read_head(self.profile, pairs)
             if self._reader.declared_too_large(pairs):
                 return answers.TOO_LARGE
-            keys = await self._keyring.current()
-            verifier = self._profile.verifier(keys, head)
+            keys = await self.keyring.current()
+            verifier = self.profile.verifier(keys, head)
             body = await self._reader.read(receive, verifier.update)
             if isinstance(body, Unread):
                 return _UNREAD[body]
             authenticate(head, verifier, body, key_count=len(keys))
-            check_freshness(head, self._clock(), self._tolerance_ms)
+            check_freshness(head, self.clock(), self._tolerance_ms)
         except Refused as error:
             log.warning("%s", error)
             return self._stale if error.reason == STALE else answers.unauthorized(error.reason)
         except KeysUnavailable:
             return answers.NO_KEYS
-        return await self._deliver(delivered(head, pairs, body), pairs)
+        delivery = delivered(head, pairs, body)
+        return await self._deliver(delivery, answers.ENCODED if _is_encoded(pairs) else prepare(delivery))
 
-    async def _deliver(self, delivery: Delivery, pairs: Pairs) -> Answer | Forwarded:
-        entry, prepared = self._entry(delivery), self._prepare(delivery, pairs)
-        if isinstance(prepared, Task):
-            return await self._handling.answer(entry, prepared)
+    async def _deliver(self, delivery: Delivery, prepared: Start | Answer) -> Answer | Forwarded:
+        entry = self._entry(delivery)
+        if not isinstance(prepared, Answer):
+            return await self._handling.answer(entry, delivery, prepared)
         if prepared is answers.UNHANDLED:
             return prepared
         try:  # handled already, before this version of the service learned to refuse it?
@@ -215,13 +244,11 @@ class Receiver:
         except LedgerUnavailable:
             return answers.LEDGER_DOWN
 
-    def _prepare(self, delivery: Delivery, pairs: Pairs) -> Task | Answer:
-        if _is_encoded(pairs):
-            return answers.ENCODED
+    def _prepare(self, delivery: Delivery) -> Start | Answer:
         try:
             named = self._type_from(delivery) if self._type_from is not None else None
             routes = self._router.find(delivery.body, named)
-            return self._unknown if routes is None else decode(routes, delivery)
+            return self._unknown if routes is None else self._starter.starting(decode(routes, delivery))
         except InvalidEvent as error:
             log.warning("refused: unprocessable (%s)", error)
             return answers.UNPROCESSABLE
@@ -234,7 +261,7 @@ class Receiver:
         if self._by_event and (event_id := _event_id(delivery.body)) is not None:
             kind, identity = "event", event_id
         key = hashlib.sha256()
-        for part in (self.name, self._profile.name, kind, identity):
+        for part in (self.name, self.profile.name, kind, identity):
             text = part.encode("utf-8", "surrogatepass")
             key.update(b"%d:%b" % (len(text), text))
         return Entry(key.digest(), hashlib.sha256(delivery.body).digest())
