@@ -15,7 +15,6 @@ from hookline_sender.egress.urls import parse_url
 from hookline_sender.errors import InvalidDeployment, UnsafeDestination
 from hookline_shared.errors import InvalidSigningKey
 from hookline_shared.keys import SigningKey
-from hookline_shared.profiles import get_profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,8 +37,9 @@ def resolve(
 ) -> ResolvedDestination:
     """The static destination `name` as the environment (os.environ when None) describes it now.
 
-    Raises InvalidDeployment when a variable is missing or its key malformed, UnsafeDestination when its URL is not
-    allowed; both name the variable and never show its value.
+    The key text is read by the profile's rules. Raises InvalidDeployment when a variable is missing, or its key is
+    malformed or cannot sign, UnsafeDestination when its URL is not allowed; both name the variable and never show its
+    value. Raises UnknownProfile.
     """
     env = os.environ if environ is None else environ
     ref = deployment.ref_of(name)
@@ -49,7 +49,7 @@ def resolve(
     except UnsafeDestination as refused:
         raise UnsafeDestination(f"{ref.url_env}: {refused}") from None
     try:
-        keys = _keys(_value(env, ref.signing_key_env, name), get_profile(profile).minimum_key_bytes)
+        keys = _keys(_value(env, ref.signing_key_env, name), profile)
     except InvalidSigningKey as malformed:
         raise InvalidDeployment(f"{ref.signing_key_env}: {malformed}") from None
     return ResolvedDestination(name, url, keys, profile)
@@ -63,6 +63,10 @@ def _value(env: Mapping[str, str], variable: str, name: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _keys(text: str, minimum_bytes: int) -> tuple[SigningKey, ...]:
-    # Pre-keying the MAC costs more than signing with it; the text is in the process's environment anyway.
-    return SigningKey.parse_all(text, minimum_bytes=minimum_bytes)
+def _keys(text: str, profile: str) -> tuple[SigningKey, ...]:
+    # Preparing a key costs as much as signing with it; the text is in the process's environment anyway.
+    keys = SigningKey.parse_all(text, scheme=profile)
+    if not all(key.can_sign for key in keys):
+        message = "a whpk_ key only verifies: set the whsk_ key that belongs to it"
+        raise InvalidSigningKey(message)
+    return keys

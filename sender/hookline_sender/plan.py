@@ -34,7 +34,7 @@ class Webhook:
 
     events: names of the events it receives; empty means all of the plan.
     concurrency: attempts in flight to one destination, over all workers, 1-1024. Ordered webhooks have one.
-    profile: how requests are signed; see hookline_shared.profiles.
+    profile: how requests are signed: `axiom`, `standard-webhooks` or `svix`; see hookline_shared.profiles.
     """
 
     name: str
