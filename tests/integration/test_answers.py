@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender.egress import HttpxTransport, TransportFailed
-from hookline_sender.engine.records import Dead, Delivered, Outcome, Retry
+from hookline_sender.engine.records import Dead, Delivered, Outcome, Released, Retry
 from tests.support import free_port, run
 from tests.support_egress import endpoint, reset, send, status
 
@@ -66,6 +66,7 @@ def test_an_endless_body_ends_at_the_deadline_and_the_status_decides(code: int, 
 
     outcome = run(go())
     assert isinstance(outcome, kind)
+    assert not isinstance(outcome, Released)
     assert outcome.duration_ms >= 290
 
 

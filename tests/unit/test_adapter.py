@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -12,6 +13,9 @@ from hookline_sender.egress import HttpxTransport, TransportFailed, as_transport
 from hookline_sender.engine.records import Dead, Delivered, Outcome, Retry
 from tests.support import run
 from tests.support_egress import BODY, send
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 URL = "https://shop.example/hook?a=1"
 
@@ -99,7 +103,7 @@ def test_a_redirect_is_not_followed_and_no_cookie_comes_back() -> None:  # cases
 def test_only_the_start_of_a_body_is_read() -> None:
     chunks = 0
 
-    async def endless() -> object:
+    async def endless() -> AsyncIterator[bytes]:
         nonlocal chunks
         while True:
             chunks += 1

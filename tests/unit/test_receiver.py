@@ -100,7 +100,7 @@ def test_a_replayed_delivery_is_answered_from_the_ledger() -> None:
 
 def test_a_redrive_of_a_handled_delivery_signed_afresh_is_answered_from_the_ledger() -> None:
     async def go() -> Reply:
-        later = {"delivery_id": "dlv_1", "event_id": "evt_1", "attempt": 7}
+        later: Any = {"delivery_id": "dlv_1", "event_id": "evt_1", "attempt": 7}
         body = signed(**later)[1]
         await deliver(app, body, **later)
         clock[0] += 3_600_000
