@@ -1,4 +1,4 @@
-"""Asks a server for the settings that decide whether an acknowledged event survives, and words the answer."""
+"""What a server is asked about the settings that decide whether an acknowledged event survives, and the verdict."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hookline_sender.deployment import Deployment
-    from hookline_sender.engine.link import Link
 
 _log = logging.getLogger("hookline_sender")
 
 _SETTINGS = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory-policy")
 _SECTIONS = ("server", "persistence", "replication", "cluster", "memory")
+QUESTIONS = (("CONFIG", "GET", *_SETTINGS), ("INFO", *_SECTIONS))
+"""The commands whose replies `Durability.judge` takes."""
 
 
 def shown(redis_url: str) -> str:
@@ -44,31 +45,26 @@ def warn_when_volatile(deployment: Deployment) -> None:
 
 
 class Durability:
-    """The server as last seen. `check` raises when an acknowledged event could be lost on it."""
+    """The server as last seen. `judge` raises when an acknowledged event could be lost on it."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
         self._run_id = ""
         self.nearly_full = False  # above 90 % of maxmemory: publishing would be next to fail
 
-    async def check(self, link: Link) -> None:
-        """Look at the server once.
-
-        Raises:
-            WeakDurability: a setting is too weak; the text has the lines to paste.
-            RedisError, OSError: the server cannot be asked.
-        """
-        config, sections = await link.exchange([("CONFIG", "GET", *_SETTINGS), ("INFO", *_SECTIONS)])
+    def judge(self, replies: Sequence[object]) -> None:
+        """Take the server's replies to QUESTIONS. Raises WeakDurability whose text has the lines to paste."""
+        config, sections = replies
         info = _fields(sections)
         self._notice_restart(info.get("run_id", ""))
         limit = int(info.get("maxmemory", "0") or 0)
         self.nearly_full = limit > 0 and int(info.get("used_memory", "0")) > 0.9 * limit
         if self._deployment.durability == "verified":
-            self._judge(config, info)
+            self._verify(config, info)
         elif self._deployment.durability == "asserted" and info.get("role", "master") != "master":
             raise self._weak((f"role={info['role']} (need master)",))
 
-    def _judge(self, config: object, info: dict[str, str]) -> None:
+    def _verify(self, config: object, info: dict[str, str]) -> None:
         where = shown(self._deployment.redis_url)
         if isinstance(config, ResponseError):
             raise WeakDurability(

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio.connection import AbstractConnection
 
-Reply = Any
-RawCommand = tuple[str | bytes | int, ...]
+    from hookline_sender.engine.dialogue import RawCommand, Reply
 
 
 def connection_pool(url: str, **settings: object) -> ConnectionPool:
@@ -116,4 +115,4 @@ async def _reply(connection: AbstractConnection) -> Reply | ResponseError:
         return refused
 
 
-__all__ = ["Link", "RawCommand", "Reply", "connection_pool"]
+__all__ = ["Link", "connection_pool"]
