@@ -15,6 +15,7 @@ from hookline_sender.egress.transport import WireResponse, check_headers
 from hookline_sender.engine.records import Dead, Delivered, Outcome
 from hookline_sender.policy import DeliveryPolicy
 from hookline_sender.webhook import attempt
+from hookline_shared import InvalidSigningKey
 from hookline_shared.ed25519 import KeyPair
 from tests.support import run
 from tests.support_receiver import NOW_MS, Order, call
@@ -95,6 +96,11 @@ def test_an_attempt_signed_by_nobody_known_is_refused(profile: str) -> None:
     assert isinstance(run(sent(profile, PAIR.reveal(), to)), Dead)
     assert to.counters["refused:no_matching_signature"] == 1
     assert seen == []
+
+
+def test_a_receiver_of_axiom_is_not_built_with_an_ed25519_key() -> None:
+    with pytest.raises(InvalidSigningKey, match="axiom has no Ed25519 signatures"):
+        receiver("axiom", SigningKey.generate(), PAIR.public())
 
 
 @pytest.mark.parametrize("profile", PROFILES)
