@@ -46,7 +46,6 @@ LOST = (RedisError, OSError, TimeoutError)
 # Pauses before the repeats of a repeat-safe command, in seconds: a restart takes longer, a lost connection does not.
 _REPEATS = (0.05, 0.2, 0.5)
 _WAIT_MS = 2000  # how long a publish waits for min_replicas to confirm
-_LOADS = 3  # times that scripts are loaded for one batch: somebody may flush them again in between
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +143,14 @@ class Dialogue:
     def _exchange(self, batch: Sequence[Command[Any]]) -> Flow[list[Reply]]:
         replies: list[Reply] = [None] * len(batch)
         waiting, loads, confirmed = list(range(len(batch))), list[RawCommand](), list[Reply]()
-        for _ in range(1 + _LOADS):
-            calls = [_evalsha(batch[i]) for i in waiting]
+        for call in (_evalsha, _evalsha, _eval):
+            calls = [call(batch[i]) for i in waiting]
             answers = yield Exchange([*loads, *calls, *self._confirmation(batch)])
             confirmed = answers[len(loads) + len(calls) :]
             for i, answer in zip(waiting, answers[len(loads) :], strict=False):
                 replies[i] = answer
-            # The server refused these before doing anything, so repeating is safe for every command.
+            # The server refused these before doing anything, so repeating is safe for every command. If somebody
+            # flushed its scripts between loading and calling, the third call brings its own.
             waiting = [i for i in waiting if isinstance(replies[i], NoScriptError)]
             if not waiting:
                 break
@@ -234,3 +234,7 @@ def _publishes(command: Command[Any]) -> bool:
 
 def _evalsha(command: Command[Any]) -> RawCommand:
     return ("EVALSHA", command.script.sha, len(command.keys), *command.keys, *command.args)
+
+
+def _eval(command: Command[Any]) -> RawCommand:
+    return ("EVAL", command.script.source, len(command.keys), *command.keys, *command.args)
