@@ -249,3 +249,9 @@ def test_reading_signatures_is_total(value: bytes) -> None:
 def test_profiles_are_found_by_name_and_have_the_schemes_limits() -> None:
     assert (get_profile("standard-webhooks"), get_profile("svix")) == (STANDARD_WEBHOOKS, SVIX)
     assert {(each.minimum_key_bytes, each.max_body_bytes) for each in (STANDARD_WEBHOOKS, SVIX)} == {(24, 2**20)}
+
+
+@both
+def test_a_secret_below_the_schemes_length_is_a_fault(profile: Profile) -> None:
+    assert profile.key_fault(SECRET) is profile.key_fault(PAIR.public()) is None
+    assert "has 23 bytes, " + profile.name + " needs 24" in (profile.key_fault(SigningKey(bytes(range(23)))) or "")
