@@ -54,9 +54,7 @@ def post(url: str, path: str = PATH, delivery_id: str = "dlv_1", **options: Any)
 def raw(url: str, path: str) -> int:
     """The status of an unsigned POST to a path that is sent as it is written."""
     with socket.create_connection((urlsplit(url).hostname or "", urlsplit(url).port or 0), timeout=10) as client:
-        client.sendall(
-            b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (path.encode(), len(body), body)
-        )
+        client.sendall(b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}" % path.encode())
         return int(client.recv(64).split()[1])
 
 
