@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
-from hookline_receiver.testing import sign_request
+from hookline_receiver.testing import DeliveryClient, sign_request
 from hookline_sender import SigningKey, Worker
 from tests.support import run, serve
 
@@ -71,3 +72,28 @@ def test_the_documented_path_never_answers_a_redirect(app: str) -> None:
             for method in ("POST", "GET", "PUT")
         }
     assert statuses == {"POST": 204, "GET": 405, "PUT": 405}
+
+
+@pytest.mark.usefixtures("environ")
+def test_the_middleware_app_books_a_payment_once_and_nothing_unsigned() -> None:
+    body: dict[str, Any] = {"order_id": "o-3", "amount_cents": 7}
+    headers, content = sign_request("order.paid", body, key=KEY)
+    example = load("middleware_app")
+    with serve(example.app) as url:
+        first, again = (
+            httpx.post(f"{url}/hooks/shop", headers=headers, content=content, trust_env=False) for _ in range(2)
+        )
+        forged = httpx.post(f"{url}/hooks/shop", content=content, trust_env=False)
+    assert (first.json()["booked"], again.status_code, again.headers["x-axiom-replayed"]) == ("o-3", 200, "true")
+    assert (forged.status_code, example.invoices) == (401, {"o-3": 7})
+
+
+@pytest.mark.usefixtures("environ")
+def test_the_code_of_the_receiving_page_runs_as_it_stands() -> None:
+    page = (EXAMPLES.parent / "docs" / "receiving.md").read_text("utf-8")
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, names)  # noqa: S102 - our own page
+    names["test_a_payment_is_booked_once"]()
+    with DeliveryClient(names["orders"], "/hooks/shop", receiver=names["receiver"]) as client:
+        assert client.post([], b"").status == 401

