@@ -1,8 +1,8 @@
 """Deliveries per second of one worker process, beside the same requests sent by a bare loop without a queue.
 
-    bare loop   sign, HttpxTransport.post                                      what the network side alone can do
-    worker      claim, sign, the same post, settle; everything durable         what users get
-    instant     claim, sign, an answer without a network, settle               what the queue alone can do
+    bare loop   sign, HttpxTransport.post                                what the network side alone can do
+    worker      claim, sign, the same post, settle; all of it durable    what users get
+    instant     claim, sign, an answer without a network, settle         what the queue alone can do
 
 The three take turns in each round. The sink and the Redis server are processes of their own.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from benchmarks.harness import (
     BODY_BYTES,
@@ -42,8 +42,20 @@ DELIVERIES: Final = 6_000
 ROUNDS: Final = 5
 
 
-async def bare(of: Service, transport: Transport) -> float:
-    """Requests per second without a queue, signed and sent as the worker's are."""
+class Watch:
+    """Time that passes in a block: `each` is seconds per delivery, `cpu` the same of this process' processor time."""
+
+    def __enter__(self) -> Self:
+        self._started, self._cpu = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.each = (time.perf_counter() - self._started) / DELIVERIES
+        self.cpu = (time.process_time() - self._cpu) / DELIVERIES
+
+
+async def bare(of: Service, transport: Transport) -> Watch:
+    """Requests without a queue, signed and sent as the worker's are."""
     loop = asyncio.get_running_loop()
     keys = (SigningKey.from_env("SINK_KEY", of.environ),)
     body = b"x" * BODY_BYTES
@@ -63,11 +75,11 @@ async def bare(of: Service, transport: Transport) -> float:
             headers = [(b"content-type", b"application/json"), (b"user-agent", b"hookline/0.0.0"), *signed]
             await transport.post(of.environ["SINK_URL"], headers, body, deadline=loop.time() + 10.0, destination="w0")
 
-    started = time.perf_counter()
-    async with asyncio.TaskGroup() as group:
-        for _ in range(CONCURRENCY):
-            group.create_task(send())
-    return DELIVERIES / (time.perf_counter() - started)
+    with Watch() as watch:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CONCURRENCY):
+                group.create_task(send())
+    return watch
 
 
 class Runs:
@@ -78,15 +90,14 @@ class Runs:
         self._numbers = count()
         self.spent: list[tuple[float, float, float, float]] = []
 
-    async def rate(self, transport: Transport) -> float:
-        """Deliveries per second from the worker's start until everything is settled and it has stopped."""
+    async def timed(self, transport: Transport) -> Watch:
+        """A run from the worker's start until everything is settled and it has stopped."""
         first = next(self._numbers) * DELIVERIES
         before = Usage.of(self._server)
         await publish_orders(self._of, range(first, first + DELIVERIES))
         published = Usage.of(self._server)
-        started = time.perf_counter()
-        await deliver(self._of, transport, DELIVERIES, concurrency=CONCURRENCY)
-        seconds = time.perf_counter() - started
+        with Watch() as watch:
+            await deliver(self._of, transport, DELIVERIES, concurrency=CONCURRENCY)
         settled = Usage.of(self._server)
         worker, life = settled.since(published), settled.since(before)
         self.spent.append(
@@ -97,22 +108,23 @@ class Runs:
                 life.aof / DELIVERIES - BODY_BYTES,
             )
         )
-        return DELIVERIES / seconds
+        return watch
 
 
 async def measure(server: EmbeddedServer, url: str) -> tuple[list[float], list[float]]:
-    """Medians over the rounds: the rates and their ratios, and what Redis spent per delivery in the worker's runs."""
-    rounds: list[tuple[float, ...]] = []
+    """Medians over the rounds: times per delivery and their ratios, and what Redis spent on one of the worker's."""
     of, elsewhere = (service(server, url, namespace=name, concurrency=CONCURRENCY) for name in ("shop", "instant"))
     networked, instant = Runs(server, of), Runs(server, elsewhere)
+    rounds: list[tuple[float, ...]] = []
     transport = HttpxTransport(allow_loopback_http=True)
     try:
         await bare(of, transport)  # warms up
         for _ in range(ROUNDS):
             alone = await bare(of, transport)
-            queued = await networked.rate(transport)
-            engine = await instant.rate(InstantTransport())
-            rounds.append((alone, queued, engine, queued / alone))
+            queued = await networked.timed(transport)
+            engine = await instant.timed(InstantTransport())
+            ratios = (alone.each / queued.each, alone.cpu / queued.cpu)
+            rounds.append((alone.each, alone.cpu, queued.each, queued.cpu, engine.each, engine.cpu, *ratios))
     finally:
         await transport.aclose()
     return medians(rounds), medians(networked.spent)
@@ -122,13 +134,15 @@ def main() -> None:
     """Print the tables."""
     with durable_server() as server, sink_process() as url:
         title = f"Delivering, {CONCURRENCY} at a time ({about(server)})"
-        (alone, queued, engine, ratio), spent = run(measure(server, url))
+        times, spent = run(measure(server, url))
+    ratio, cpu_ratio = times[6:]
     rows = [
-        ("bare loop", f"{alone:,.0f}", f"{1e6 / alone:,.0f} µs", ""),
-        ("worker", f"{queued:,.0f}", f"{1e6 / queued:,.0f} µs", f"{ratio:.0%}"),
-        ("worker, instant answers", f"{engine:,.0f}", f"{1e6 / engine:,.0f} µs", ""),
+        ("bare loop", *_row(*times[:2]), "", ""),
+        ("worker", *_row(*times[2:4]), f"{ratio:.0%}", f"{cpu_ratio:.0%}"),
+        ("worker, instant answers", *_row(*times[4:6]), "", ""),
     ]
-    print(table(title, ("", "deliveries/s", "each", "of the bare loop"), rows))
+    head = ("", "deliveries/s", "time of one", "CPU of one", "rate, of the bare loop's", "by CPU")
+    print(table(title, head, rows))
     sent, cpu, life, aof = spent
     cost = [
         ("commands sent to Redis by the worker", f"{sent:.3f}"),
@@ -137,6 +151,10 @@ def main() -> None:
         ("AOF bytes beyond the body, publishing included", f"{aof:,.0f} B"),
     ]
     print(table("What one delivery costs Redis", ("", "per delivery"), cost))
+
+
+def _row(each: float, cpu: float) -> tuple[str, str, str]:
+    return f"{1 / each:,.0f}", f"{each * 1e6:,.0f} µs", f"{cpu * 1e6:,.0f} µs"
 
 
 if __name__ == "__main__":

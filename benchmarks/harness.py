@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
+import gc
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel
 from redis import Redis
@@ -90,8 +89,7 @@ class Usage:
     @classmethod
     def of(cls, server: EmbeddedServer) -> Usage:
         """Ask the server. Costs it a command, which is not counted."""
-        with Redis.from_url(server.url) as client:
-            told: dict[str, Any] = client.info("everything")
+        told = _info(server, "everything")
         calls = {
             name.removeprefix("cmdstat_"): row["calls"] for name, row in told.items() if name.startswith("cmdstat_")
         }
@@ -181,24 +179,28 @@ class InstantTransport:
         """Nothing is open."""
 
 
-def loop_name() -> Literal["uvloop", "asyncio"]:
-    """Which event loop `run` uses: uvloop when it is installed."""
-    return "uvloop" if importlib.util.find_spec("uvloop") else "asyncio"
-
-
 def run(coro: Coroutine[Any, Any, R]) -> R:
-    """What `coro` returns, from an event loop of its own."""
-    factory = importlib.import_module("uvloop").new_event_loop if loop_name() == "uvloop" else None
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(coro)
+    """What `coro` returns, from a plain asyncio loop in a process that is set up as `hookline worker` sets up its own.
+
+    Freezing keeps the garbage collector from going through everything that was imported, again and again.
+    """
+    gc.collect()
+    gc.freeze()
+    return asyncio.run(coro)
+
+
+def _info(server: EmbeddedServer, section: str) -> dict[str, Any]:
+    client: Any = Redis
+    with client.from_url(server.url) as opened:
+        told: dict[str, Any] = opened.info(section)
+    return told
 
 
 def about(server: EmbeddedServer) -> str:
     """One line on what the figures were made with."""
-    with Redis.from_url(server.url) as client:
-        told: dict[str, Any] = client.info("server")
+    told = _info(server, "server")
     name = f"Valkey {told['valkey_version']}" if "valkey_version" in told else f"Redis {told['redis_version']}"
-    return f"{name}, appendfsync always, {loop_name()}, bodies of {BODY_BYTES} bytes"
+    return f"{name}, appendfsync always, bodies of {BODY_BYTES} bytes"
 
 
 def medians(rounds: Sequence[Sequence[float]]) -> list[float]:

@@ -1,19 +1,19 @@
 """A destination that answers every POST with 204 and does nothing else, in a process of its own.
 
 `python -m benchmarks.sink` prints its port and serves on loopback until its standard input ends. It reads
-`content-length` framing only, and answers far faster than any sender here can ask.
+`content-length` framing only, and answers far faster than any sender here can ask; with uvloop when that is installed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
+import importlib.util
 import os
 import subprocess
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast
-
-from benchmarks.harness import run
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -72,4 +72,6 @@ async def _serve() -> None:
 
 
 if __name__ == "__main__":
-    run(_serve())
+    fast = importlib.import_module("uvloop").new_event_loop if importlib.util.find_spec("uvloop") else None
+    with asyncio.Runner(loop_factory=fast) as runner:
+        runner.run(_serve())
