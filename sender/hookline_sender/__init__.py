@@ -1,7 +1,7 @@
 """Publish typed events and deliver them as signed webhooks, durably, over Redis.
 
-Declarations need only the base install, so that a contracts module stays light. `Publisher` and `Worker` are imported
-when they are first used, and need the extra `sender`.
+Declarations need only the base install, so that a contracts module stays light. `Publisher`,
+`SyncPublisher` and `Worker` are imported when they are first used, and need the extra `sender`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from hookline_sender.arguments import Publish
 from hookline_sender.deployment import Deployment, DestinationRef
 from hookline_sender.errors import (
     FanoutExceeded,
@@ -17,6 +18,7 @@ from hookline_sender.errors import (
     InvalidPayload,
     InvalidPlan,
     NamespaceFull,
+    NotAllPublished,
     NotGranted,
     PayloadTooLarge,
     PlanMismatch,
@@ -32,9 +34,11 @@ from hookline_sender.publication import Publication, Receipt
 from hookline_shared.errors import HooklineError, InvalidEventType, InvalidSigningKey
 from hookline_shared.event import DomainEvent, EventType
 from hookline_shared.keys import SigningKey
+from hookline_shared.raw import RawEventType
 
 if TYPE_CHECKING:
     from hookline_sender.publisher import Publisher
+    from hookline_sender.sync_publisher import SyncPublisher
     from hookline_sender.worker import Worker
 
 __all__ = [
@@ -53,15 +57,19 @@ __all__ = [
     "InvalidPlan",
     "InvalidSigningKey",
     "NamespaceFull",
+    "NotAllPublished",
     "NotGranted",
     "PayloadTooLarge",
     "Plan",
     "PlanMismatch",
     "Publication",
+    "Publish",
     "Publisher",
+    "RawEventType",
     "Receipt",
     "RedisUnavailable",
     "SigningKey",
+    "SyncPublisher",
     "UnboundEvent",
     "UnknownDelivery",
     "UnsafeDestination",
@@ -70,7 +78,11 @@ __all__ = [
     "Worker",
 ]
 
-_WITH_EXTRA = {"Publisher": "hookline_sender.publisher", "Worker": "hookline_sender.worker"}
+_WITH_EXTRA = {
+    "Publisher": "hookline_sender.publisher",
+    "SyncPublisher": "hookline_sender.sync_publisher",
+    "Worker": "hookline_sender.worker",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -115,7 +115,7 @@ class Attempts:
             timeout=claim.timeout(started),
             policy=claim.policy,
             on_sent=sent,
-            name_event=event is not None and event.body == "payload",
+            name_event=event is not None and event.body != "event",
         )
 
 

@@ -7,6 +7,7 @@ HooklineError
 ├── FanoutExceeded         more than 128 tasks from one publication
 ├── IdentityConflict       same id, other content
 ├── NamespaceFull          max_records reached or Redis out of memory
+├── NotAllPublished        some of publish_many's events were not published
 ├── NotGranted             a grant is missing
 ├── UnknownDelivery        no such delivery id (any more)
 ├── PlanMismatch           the namespace is bound to another plan, or to none
@@ -19,7 +20,16 @@ HooklineError
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hookline_shared.errors import HooklineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hookline_sender.publication import Publication
+
+_SHOWN = 3  # errors of a batch named in one text
 
 
 class InvalidPlan(HooklineError):
@@ -74,6 +84,25 @@ class NamespaceFull(HooklineError):
     def __init__(self, reason: str, *, records: int | None = None, limit: int | None = None) -> None:
         super().__init__(reason)
         self.records, self.limit = records, limit
+
+
+class NotAllPublished(HooklineError):
+    """What publish_many did before it failed. Publishing the same list again is safe: the rest is published then.
+
+    publications: one per call, in order; None where it was not published, as far as is known.
+    errors: why, by number in the list (from 0). A call that is in neither was not sent: Redis was away before its turn.
+        After RedisUnavailable it is open whether a call was published; repeating tells.
+    """
+
+    def __init__(self, publications: tuple[Publication | None, ...], errors: Mapping[int, HooklineError]) -> None:
+        missing = sum(publication is None for publication in publications)
+        shown = "; ".join(f"number {number}: {error}" for number, error in list(errors.items())[:_SHOWN])
+        more = f"; and {len(errors) - _SHOWN} more" if len(errors) > _SHOWN else ""
+        super().__init__(
+            f"{missing} of {len(publications)} events were not published. {shown}{more}. "
+            "Publish the same list again: what is there already is answered as a duplicate"
+        )
+        self.publications, self.errors = publications, errors
 
 
 class NotGranted(HooklineError):

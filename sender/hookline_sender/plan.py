@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -18,9 +18,12 @@ from hookline_sender.errors import InvalidPlan, UnboundEvent
 from hookline_sender.policy import DeliveryPolicy, encode_policy
 from hookline_shared.event import EventType
 from hookline_shared.profiles import get_profile
+from hookline_shared.raw import RawEventType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from hookline_shared.raw import AnyEventType
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -57,7 +60,7 @@ class Plan:
 
     def __init__(self, name: str) -> None:
         self.name = _checked_name("plan", name)
-        self._events: dict[str, EventType[Any]] = {}
+        self._events: dict[str, AnyEventType] = {}
         self._webhooks: dict[str, Webhook] = {}
 
     def __repr__(self) -> str:
@@ -73,18 +76,28 @@ class Plan:
     ) -> EventType[M]:
         """Declare an event whose payloads are of `model`. Raises InvalidPlan when the name is taken.
 
-        body="payload" sends the bare payload instead of the event around it.
+        body="payload" sends the bare payload instead of the event around it; what would stand there is not sent, and
+        the name travels in the header `x-axiom-event`.
         """
-        if name in self._events:
-            raise InvalidPlan(f'the plan already has an event "{name}": use the one it returned')
+        self._check_unused(name)
         event_type = EventType(name, model, schema_version=schema_version, body=body)
+        self._events[name] = event_type
+        return event_type
+
+    def raw_event(self, name: str, *, content_type: str = "application/octet-stream") -> RawEventType:
+        """Declare an event that is published as bytes and sent as they are. Raises InvalidPlan when the name is taken.
+
+        The name travels in the header `x-axiom-event`, which is not signed.
+        """
+        self._check_unused(name)
+        event_type = RawEventType(name, content_type=content_type)
         self._events[name] = event_type
         return event_type
 
     def webhook(
         self,
         name: str,
-        *events: EventType[Any],
+        *events: AnyEventType,
         concurrency: int = 50,
         policy: DeliveryPolicy | None = None,
         profile: str = "axiom",
@@ -105,7 +118,7 @@ class Plan:
         return made
 
     @property
-    def events(self) -> Mapping[str, EventType[Any]]:
+    def events(self) -> Mapping[str, AnyEventType]:
         """Event types by name, in order of declaration."""
         return MappingProxyType(self._events)
 
@@ -139,7 +152,11 @@ class Plan:
         rules = [(each.name, each.concurrency, encode_policy(each.policy)) for each in self._webhooks.values()]
         return _digest([list(self._events), sorted(rules)])
 
-    def _adopt(self, event_type: EventType[Any]) -> None:
+    def _check_unused(self, event: str) -> None:
+        if event in self._events:
+            raise InvalidPlan(f'the plan already has an event "{event}": use the one it returned')
+
+    def _adopt(self, event_type: AnyEventType) -> None:
         known = self._events.setdefault(event_type.name, event_type)
         if known is not event_type and known != event_type:
             raise InvalidPlan(f'the plan already has another event "{event_type.name}": names are unique in a plan')

@@ -1,35 +1,37 @@
 """From a publish call to what the engine stores, and from its answer to receipts. Decisions only, no I/O.
 
 Identity and content are apart. The identity (event, tenant, id) says which publication it is; the digest says what may
-not differ when it is repeated: schema version, payload, delay, aggregate and a time of occurrence the caller gave. A
-time of occurrence that hookline filled in is in the stored body but not in the digest, and neither is the trace.
+not differ when it is repeated: schema version, payload or reference, delay, aggregate and a time of occurrence the
+caller gave. A time of occurrence that hookline filled in is in the stored body but not in the digest, and neither are
+the trace and the ids of cause and correlation: they say how the fact came to be known, not what it is.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import time
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from hookline_sender.arguments import checked_aggregate, checked_delay_ms, checked_name, checked_reference, checked_time
 from hookline_sender.engine.layout import event_id_of, lane_of, length_prefixed, pid_of
 from hookline_sender.engine.records import Published, PublishRequest, Target
 from hookline_sender.errors import FanoutExceeded, InvalidPayload, PayloadTooLarge, UnboundEvent
 from hookline_shared.errors import InvalidEvent
 from hookline_shared.event import EventType, encode_event, format_time
+from hookline_shared.raw import RawEventType
 from hookline_shared.trace import new_traceparent, parse_traceparent
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from hookline_sender.arguments import Options
     from hookline_sender.plan import Plan, Webhook
+    from hookline_shared.raw import AnyEventType
 
 MAX_BODY_BYTES = 65_536
 MAX_FANOUT = 128
-MAX_NAME_CHARACTERS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +52,18 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """The keywords of one publish call, as the caller gave them."""
-
-    id: str
-    delay: float = 0.0
-    aggregate: tuple[str, int] | None = None
-    tenant: str | None = None
-    traceparent: str | None = None
-    occurred_at: datetime | str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Bound:
-    event: EventType[Any]
+    event: AnyEventType
     index: int
     targets: tuple[Target, ...]
     shortest_deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    event_id: str
+    occurred_at: str
+    aggregate: tuple[str, int] | None
 
 
 class Composer:
@@ -82,7 +79,7 @@ class Composer:
         self._names = {lane_of(name, name): (name, name) for name in plan.webhooks}
         self._order = {lane: place for place, lane in enumerate(self._names)}
 
-    def request(self, event: EventType[Any], payload: BaseModel, options: Options) -> PublishRequest:
+    def request(self, event: AnyEventType, payload: BaseModel | bytes | None, options: Options) -> PublishRequest:
         """The checked request of one publish call.
 
         Raises:
@@ -90,19 +87,20 @@ class Composer:
             InvalidPayload: the payload or a keyword cannot be published. PayloadTooLarge: it is one of these.
         """
         bound = self._binding_of(event)
-        delay_ms = _delay_ms(event.name, options.delay, bound.shortest_deadline)
-        tenant = "" if options.tenant is None else _name("tenant", options.tenant)
-        aggregate = None if options.aggregate is None else _aggregate(options.aggregate)
-        given_time = None if options.occurred_at is None else _time(options.occurred_at)
-        pid = pid_of(self._namespace, "event", event.name, tenant, _name("id", options.id))
-        occurred_at = given_time or format_time(time.time_ns() // 1_000_000)
-        body = _encoded(event, payload, event_id=event_id_of(pid), occurred_at=occurred_at, aggregate=aggregate)
+        delay_ms = checked_delay_ms(event.name, options.delay, bound.shortest_deadline)
+        tenant = "" if options.tenant is None else checked_name("tenant", options.tenant)
+        aggregate = None if options.aggregate is None else checked_aggregate(options.aggregate)
+        given_time = None if options.occurred_at is None else checked_time(options.occurred_at)
+        pid = pid_of(self._namespace, "event", event.name, tenant, checked_name("id", options.id))
+        head = _Head(event_id_of(pid), given_time or format_time(time.time_ns() // 1_000_000), aggregate)
+        body, content = _encoded(event, payload, head, options)
         digest = content_digest(
-            event.schema_version,
-            _payload_bytes(event, body),
+            event.schema_version if isinstance(event, EventType) else "",
+            content,
             delay_ms=delay_ms,
             aggregate=aggregate,
             occurred_at=given_time,
+            data_ref=options.data_ref,
         )
         return PublishRequest(
             pid=pid,
@@ -114,7 +112,7 @@ class Composer:
             event_index=bound.index,
             tenant=tenant,
             event_key=options.id,
-            content_type="application/json",
+            content_type=event.content_type if isinstance(event, RawEventType) else "application/json",
             body=body,
             traceparent=parse_traceparent(options.traceparent) or new_traceparent(os.urandom(24)),
             delay_ms=delay_ms,
@@ -128,7 +126,7 @@ class Composer:
         receipts = (Receipt(pid + lane, *self._names.get(lane, ("", ""))) for lane in lanes)
         return Publication(published.duplicate, tuple(receipts))
 
-    def _binding_of(self, event: EventType[Any]) -> _Bound:
+    def _binding_of(self, event: AnyEventType) -> _Bound:
         bound = self._bound.get(event.name)
         if bound is None or not bound.targets:
             raise UnboundEvent(
@@ -136,8 +134,8 @@ class Composer:
             )
         if bound.event != event:
             raise UnboundEvent(
-                f'plan "{self._plan_name}" declares "{event.name}" with another model, schema_version or body: '
-                "publish the EventType that the plan holds"
+                f'plan "{self._plan_name}" declares "{event.name}" with another model, schema_version, body or '
+                "content_type: publish the event type that the plan holds"
             )
         if len(bound.targets) > MAX_FANOUT:
             raise FanoutExceeded(event.name, len(bound.targets), MAX_FANOUT)
@@ -151,11 +149,16 @@ def content_digest(
     delay_ms: int = 0,
     aggregate: tuple[str, int] | None = None,
     occurred_at: str | None = None,
+    data_ref: str | None = None,
 ) -> bytes:
-    """16 bytes over everything that has to be equal when an identity is published again."""
+    """16 bytes over everything that has to be equal when an identity is published again.
+
+    With `data_ref` there is no payload. A reference is one part more, so that no payload has its digest.
+    """
     aggregate_id, revision = ("", "") if aggregate is None else (aggregate[0], str(aggregate[1]))
     texts = (schema_version, str(delay_ms), aggregate_id, revision, occurred_at or "")
-    parts = length_prefixed(*(text.encode() for text in texts), payload)
+    references = () if data_ref is None else (data_ref.encode(),)
+    parts = length_prefixed(*(text.encode() for text in texts), payload, *references)
     return hashlib.blake2b(parts, digest_size=16).digest()
 
 
@@ -175,63 +178,55 @@ def _targets(webhooks: tuple[Webhook, ...]) -> tuple[tuple[Target, ...], float]:
 
 
 def _encoded(
-    event: EventType[Any],
-    payload: BaseModel,
-    *,
-    event_id: str,
-    occurred_at: str,
-    aggregate: tuple[str, int] | None,
-) -> bytes:
-    try:
-        body = encode_event(event, payload, event_id=event_id, occurred_at=occurred_at, aggregate=aggregate)
-    except InvalidEvent as error:
-        raise InvalidPayload(str(error)) from None  # its cause may quote the payload
+    event: AnyEventType, payload: BaseModel | bytes | None, head: _Head, options: Options
+) -> tuple[bytes, bytes]:
+    """The body, and the part of it that is the payload; that is empty when the payload is elsewhere."""
+    if isinstance(event, RawEventType):
+        body = content = _given(event, payload, options)
+    else:
+        body = _enveloped(event, payload, head, options)
+        content = b"" if options.data_ref is not None else _payload_bytes(event, body)
     if len(body) > MAX_BODY_BYTES:
         raise PayloadTooLarge(event.name, len(body), MAX_BODY_BYTES)
-    return body
+    return body, content
+
+
+def _given(event: RawEventType, payload: object, options: Options) -> bytes:
+    if type(payload) is not bytes:
+        raise InvalidPayload(f'"{event.name}" takes bytes, not a {type(payload).__name__}')
+    _refuse_what_has_no_place(event, options)
+    return payload
+
+
+def _enveloped(event: EventType[Any], payload: BaseModel | bytes | None, head: _Head, options: Options) -> bytes:
+    if event.body == "payload":
+        _refuse_what_has_no_place(event, options)
+    causes = {
+        name: checked_name(name, given)
+        for name, given in (("causation_id", options.causation_id), ("correlation_id", options.correlation_id))
+        if given is not None
+    }
+    reference = None if options.data_ref is None else checked_reference(options.data_ref)
+    try:
+        return encode_event(
+            event,
+            payload,
+            event_id=head.event_id,
+            occurred_at=head.occurred_at,
+            aggregate=head.aggregate,
+            data_ref=reference,
+            **causes,
+        )
+    except InvalidEvent as error:
+        raise InvalidPayload(str(error)) from None  # its cause may quote the payload
+
+
+def _refuse_what_has_no_place(event: AnyEventType, options: Options) -> None:
+    for name in ("causation_id", "correlation_id", "data_ref"):
+        if getattr(options, name) is not None:
+            raise InvalidPayload(f'"{event.name}" is sent without an envelope: there is no place for {name}')
 
 
 def _payload_bytes(event: EventType[Any], body: bytes) -> bytes:
     # `data` is the envelope's last member, and inside a JSON string a quote is escaped: the first match is the member.
     return body if event.body == "payload" else body.partition(b',"data":')[2][:-1]
-
-
-def _delay_ms(event: str, delay: float, shortest_deadline: float) -> int:
-    given: object = delay  # callers without a type checker
-    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given) or given < 0:
-        raise InvalidPayload(f"delay={delay!r} is not a number of seconds from 0 on")
-    if delay >= shortest_deadline:
-        raise InvalidPayload(
-            f'delay={delay:g} is not below the deadline of "{event}" ({shortest_deadline:g} s), which includes it: '
-            "every delivery would be too late"
-        )
-    return round(delay * 1000)
-
-
-def _name(what: str, given: object) -> str:
-    if not isinstance(given, str) or not 1 <= len(given) <= MAX_NAME_CHARACTERS:
-        raise InvalidPayload(f"{what} is a text of 1 to {MAX_NAME_CHARACTERS} characters")
-    try:
-        given.encode()
-    except UnicodeEncodeError:
-        raise InvalidPayload(f"{what} holds half of a surrogate pair, which is not a character") from None
-    return given
-
-
-def _aggregate(aggregate: tuple[str, int]) -> tuple[str, int]:
-    match aggregate:
-        case (str(aggregate_id), int(revision)) if not isinstance(revision, bool):
-            return _name("the aggregate's id", aggregate_id), revision
-        case _:
-            raise InvalidPayload('aggregate is a pair of id and revision, for example ("order-42", 7)')
-
-
-def _time(occurred_at: datetime | str) -> str:
-    try:
-        moment = datetime.fromisoformat(occurred_at) if isinstance(occurred_at, str) else occurred_at
-        offset = moment.utcoffset()
-    except (ValueError, AttributeError):
-        raise InvalidPayload("occurred_at is an aware datetime or its RFC 3339 text") from None
-    if offset is None:
-        raise InvalidPayload("occurred_at needs a time zone: 12 o'clock is not one moment")
-    return occurred_at if isinstance(occurred_at, str) else occurred_at.isoformat()

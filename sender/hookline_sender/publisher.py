@@ -2,53 +2,50 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
+from hookline_sender.arguments import EventOptions, Options, Publish, RawOptions
 from hookline_sender.batching import Coalescer
-from hookline_sender.deployment import Deployment
-from hookline_sender.engine import commands
-from hookline_sender.engine.layout import Layout
 from hookline_sender.engine.store import RedisStore
-from hookline_sender.publication import Composer, Options, Publication
+from hookline_sender.publishing import Answer, Batches, Desk
+from hookline_sender.recording import Outlet
 from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import AsyncGenerator, Sequence
 
     from hookline_sender.engine.commands import Command
-    from hookline_sender.engine.records import Published
-    from hookline_sender.plan import Plan
+    from hookline_sender.engine.records import Published, PublishRequest
+    from hookline_sender.publication import Publication
     from hookline_shared.event import EventType
+    from hookline_shared.raw import AnyEventType, RawEventType
 
 M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    deployment: Deployment
-    composer: Composer
-    layout: Layout
+    desk: Desk
     store: RedisStore
     calls: Coalescer[Command[Published], Published]
 
+    async def submit(self, request: PublishRequest) -> Published:
+        return await self.calls.submit(self.desk.command(request), len(request.body))
 
-class Publisher:
+
+class Publisher(Outlet):
     """Publishes the events of one plan. Making one does nothing; open it with `async with`, or by `lifespan`.
 
     plan: read when the publisher opens. deployment: None means Deployment.from_env(plan, environ), read then as well.
     One open publisher serves any number of tasks of one event loop: their calls share round trips.
     """
 
-    def __init__(
-        self, plan: Plan, deployment: Deployment | None = None, *, environ: Mapping[str, str] | None = None
-    ) -> None:
-        self._plan, self._deployment, self._environ = plan, deployment, environ
-        self._open: _Open | None = None
+    _open: _Open | None = None
 
     @asynccontextmanager
     async def lifespan(self, app: object) -> AsyncGenerator[None]:
@@ -64,10 +61,12 @@ class Publisher:
             InvalidDeployment: a variable is missing or malformed. RedisUnavailable: the server does not answer.
             WeakDurability: it may lose what it acknowledged. PlanMismatch: the namespace belongs to another plan.
         """
+        if self._recorder is not None:
+            return self
         if self._open is not None:
             raise HooklineError("this publisher is already open: share it, or make a second one")
-        deployment = self._deployment or Deployment.from_env(self._plan, self._environ)
-        composer = Composer(self._plan, deployment.namespace)
+        deployment = self._deployment_now()
+        desk = Desk.of(self._plan, deployment)
         store = await RedisStore.connect(deployment)
         try:
             await store.bind(self._plan)
@@ -75,15 +74,17 @@ class Publisher:
             await store.aclose()
             raise
 
-        async def send(batch: Sequence[Command[Published]]) -> Sequence[Published | HooklineError]:
+        async def send(batch: Sequence[Command[Published]]) -> Sequence[Answer]:
             await store.ready()
             return await store.run_many(batch)
 
-        self._open = _Open(deployment, composer, Layout(deployment.namespace), store, Coalescer(send))
+        self._open = _Open(desk, store, Coalescer(send))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Answer the calls that were made, then disconnect."""
+        if self._recorder is not None:
+            return
         opened, self._open = self._open, None
         if opened is None:
             return
@@ -92,29 +93,50 @@ class Publisher:
         finally:
             await opened.store.aclose()
 
+    @overload
+    async def publish(
+        self, event: EventType[M], payload: M, /, *, id: str, data_ref: None = ..., **options: Unpack[EventOptions]
+    ) -> Publication: ...
+    @overload
     async def publish(
         self,
-        event: EventType[M],
-        payload: M,
+        event: EventType[Any],
+        payload: None = ...,
+        /,
+        *,
+        id: str,
+        data_ref: str,
+        **options: Unpack[EventOptions],
+    ) -> Publication: ...
+    @overload
+    async def publish(
+        self, event: RawEventType, payload: bytes, /, *, id: str, **options: Unpack[RawOptions]
+    ) -> Publication: ...
+
+    async def publish(
+        self,
+        event: AnyEventType,
+        payload: BaseModel | bytes | None = None,
         /,
         *,
         id: str,  # noqa: A002 - the word users and the wire have for it
-        delay: float = 0.0,
-        aggregate: tuple[str, int] | None = None,
-        tenant: str | None = None,
-        traceparent: str | None = None,
-        occurred_at: datetime | str | None = None,
+        data_ref: str | None = None,
+        **options: Unpack[EventOptions],
     ) -> Publication:
         """Make one durable task per destination of the event; when this returns, Redis has it on disk.
 
+        payload: the event's model, or bytes for a raw event.
         id: names the fact, 1-256 characters, unique per event and tenant. It is the source of the `event_id` on the
             wire. Publishing it again with the same content changes nothing and gives the same receipts, so a call
             whose result is unknown (an error, a crash) is repeated as it was.
+        data_ref: instead of a payload, where the receiver finds it; `receiver.on_ref` handles such events.
         delay: seconds until the first attempt, below the deadline of every destination.
         aggregate: (id, revision) of the thing the event is about.
         tenant: whose event it is; part of the identity.
         traceparent: W3C trace context; without a valid one a new trace begins.
         occurred_at: aware datetime or RFC 3339 text; now when None. A repeat compares it only when it was given.
+        causation_id, correlation_id: 1-256 characters each, sent in the envelope, which raw events and events with
+            body="payload" do not have. A repeat does not compare them.
 
         Cancelling the call leaves open whether it was published; repeat it with the same id.
 
@@ -124,13 +146,27 @@ class Publisher:
             IdentityConflict: the id was published with other content. NamespaceFull: no room, nothing was written.
             WeakDurability, PlanMismatch: the server or the namespace is not what it was. RedisUnavailable: no answer.
         """
+        call = Publish.of(event, payload, Options(id, data_ref=data_ref, **options))
+        if self._recorder is not None:
+            return self._recorder.publish(call)
         opened = self._opened()
-        opened.deployment.require(f"publish:{event.name}", f'publishing "{event.name}"')
-        options = Options(id, delay, aggregate, tenant, traceparent, occurred_at)
-        request = opened.composer.request(event, payload, options)
-        command = commands.publish(opened.layout, request)
-        published = await opened.calls.submit(command, len(request.body))
-        return opened.composer.publication(request.pid, published)
+        request = opened.desk.request(call)
+        return opened.desk.publication(request, await opened.submit(request))
+
+    async def publish_many(self, calls: Sequence[Publish]) -> list[Publication]:
+        """Publish each of `calls` as `publish` would, in round trips of at most 64 calls or 1 MiB; results in order.
+
+        All are checked before the first is sent. They are no transaction: the list may be published in part, and
+        publishing the same list again is safe and publishes the rest. Cancelling leaves open how many were published.
+
+        Raises:
+            NotGranted, InvalidPayload, PayloadTooLarge, UnboundEvent, FanoutExceeded: of one call; nothing was sent.
+            NotAllPublished: has what was published and why the rest was not.
+        """
+        if self._recorder is not None:
+            return self._recorder.publish_many(calls)
+        opened = self._opened()
+        return await _drive(opened.desk.publish_many(calls), opened)
 
     def _opened(self) -> _Open:
         if self._open is None:
@@ -138,3 +174,21 @@ class Publisher:
                 "the publisher is not open: use `async with publisher`, or FastAPI(lifespan=publisher.lifespan)"
             )
         return self._open
+
+
+async def _drive(flow: Batches, opened: _Open) -> list[Publication]:
+    try:
+        batch = next(flow)
+        while True:
+            submitted = (opened.submit(request) for request in batch)
+            answers = await asyncio.gather(*submitted, return_exceptions=True)
+            batch = flow.send([_answer(answer) for answer in answers])
+    except StopIteration as end:
+        publications: list[Publication] = end.value
+        return publications
+
+
+def _answer(given: Published | BaseException) -> Answer:
+    if isinstance(given, BaseException) and not isinstance(given, HooklineError):
+        raise given
+    return given

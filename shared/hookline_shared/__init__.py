@@ -31,6 +31,7 @@ from hookline_shared.headers import (
 )
 from hookline_shared.keys import Mac, SigningKey
 from hookline_shared.profiles import AXIOM, STANDARD_WEBHOOKS, SVIX, Profile, SignedHead, Verifier, get_profile
+from hookline_shared.raw import RawEventType
 from hookline_shared.signature import matches, parse_signatures, sign
 from hookline_shared.trace import new_traceparent, parse_traceparent
 
@@ -49,6 +50,7 @@ __all__ = [
     "InvalidSigningKey",
     "Mac",
     "Profile",
+    "RawEventType",
     "SignedHead",
     "SigningKey",
     "UnknownProfile",

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from hookline_sender import InvalidPayload, PayloadTooLarge, Plan, UnboundEvent
+from hookline_sender.arguments import Options
 from hookline_sender.engine.records import Published
-from hookline_sender.publication import MAX_BODY_BYTES, Composer, Options, content_digest
+from hookline_sender.publication import MAX_BODY_BYTES, Composer, content_digest
 from tests.support_sender import Order, shop
 
 PLAN, ORDER_PAID = shop("billing", "search")
