@@ -244,7 +244,7 @@ async def transaction() -> AsyncGenerator[None]:
 def committing(made: Receiver, complete: Any) -> FastAPI:
     app = FastAPI()
 
-    @app.post(PATH, status_code=204)
+    @app.post(PATH)
     async def paid(request: FastRequest, _: Annotated[None, Depends(transaction)]) -> None:
         if complete == "explicit":  # after a commit of its own
             await Delivery.from_request(request).complete()
@@ -258,8 +258,8 @@ def test_an_explicit_completion_is_recorded_whatever_a_dependency_does_afterward
     ledger = MemoryLedger(allow_volatile=True)
     with serve(committing(receiver(ledger=ledger), complete)) as url:
         status = post(url).status_code
-    assert status in {204, 500}  # FastAPI's versions differ in what comes first, the answer or the dependency's end
-    if complete == "explicit" or status == 204:
+    assert status in {200, 500}  # FastAPI's versions differ in what comes first, the answer or the dependency's end
+    if complete == "explicit" or status == 200:
         assert [row.state for row in ledger._rows.values()] == ["done"]
 
 
