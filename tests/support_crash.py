@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from hookline_receiver import DomainEvent, Receiver, RedisLedger, SigningKey
-from hookline_sender import Deployment, DestinationRef, Plan
+from hookline_sender import Deployment, DestinationRef, EventType, Plan
 from hookline_sender.policy import DeliveryPolicy
 from tests.support import run
 
@@ -29,15 +29,17 @@ class Parcel(BaseModel):
     number: int
 
 
+PARCEL_SENT = EventType("parcel.sent", Parcel)
+
+
 def crash_plan(*webhooks: str) -> Plan:
     """An event for each of the webhooks, with attempts short enough for a test of lapsing leases."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # short backoffs are the point here
         policy = DeliveryPolicy(attempts=8, backoff=0.2, max_backoff=1.0, timeout=1.5)
     plan = Plan("crash")
-    parcel_sent = plan.event("parcel.sent", Parcel)
     for name in webhooks or ("depot",):
-        plan.webhook(name, parcel_sent, policy=policy, concurrency=200)
+        plan.webhook(name, PARCEL_SENT, policy=policy, concurrency=200)
     return plan
 
 
@@ -62,7 +64,7 @@ class HoldingReceiver:
         self.released = threading.Event()
         ledger = RedisLedger(server.url, namespace=namespace)
         self.app = Receiver("crash", keys=key, ledger=ledger, handler_deadline=20.0)
-        self.app.on("parcel.sent", Parcel)(self._handle)
+        self.app.on(PARCEL_SENT)(self._handle)
 
     async def _handle(self, event: DomainEvent[Parcel]) -> None:
         self.waiting += 1

@@ -15,7 +15,7 @@ from hookline_receiver import SigningKey
 from hookline_sender import HooklineError, Publisher, Worker
 from hookline_sender.egress.transport import WireResponse
 from tests.support import run, server
-from tests.support_crash import ROUNDS, Parcel, crash_deployment, crash_plan
+from tests.support_crash import PARCEL_SENT, ROUNDS, Parcel, crash_deployment, crash_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,8 +59,7 @@ async def acknowledged_until_killed(redis: EmbeddedServer, namespace: str, secon
         with suppress(HooklineError):
             while True:
                 number = next(numbers)
-                event = plan.events["parcel.sent"]
-                await publisher.publish(event, Parcel(number=number), id=f"parcel-{number}")
+                await publisher.publish(PARCEL_SENT, Parcel(number=number), id=f"parcel-{number}")
                 acknowledged.add(number)
 
     async with Publisher(plan, crash_deployment(redis.url, namespace)) as publisher:

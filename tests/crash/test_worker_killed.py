@@ -11,7 +11,7 @@ import pytest
 from hookline_receiver import SigningKey
 from hookline_sender import Publisher
 from tests.support import eventually, python, run, serve, server
-from tests.support_crash import ROUNDS, HoldingReceiver, Parcel, crash_deployment, crash_plan
+from tests.support_crash import PARCEL_SENT, ROUNDS, HoldingReceiver, Parcel, crash_deployment, crash_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +25,7 @@ async def publish(server: EmbeddedServer, namespace: str, numbers: range) -> Non
     plan = crash_plan()
     async with Publisher(plan, crash_deployment(server.url, namespace)) as publisher:
         for number in numbers:
-            event = plan.events["parcel.sent"]
-            await publisher.publish(event, Parcel(number=number), id=f"parcel-{number}")
+            await publisher.publish(PARCEL_SENT, Parcel(number=number), id=f"parcel-{number}")
 
 
 def killed_with_all_in_flight(receiver: HoldingReceiver, arguments: list[str], environ: Mapping[str, str]) -> None:
