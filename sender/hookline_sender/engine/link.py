@@ -31,7 +31,7 @@ def connection_pool(url: str, **settings: object) -> ConnectionPool:
 
 
 class Link:
-    """A connection made when it is needed. `timeout` in seconds bounds connecting and each reply.
+    """A connection made when it is needed. `timeout` in seconds bounds connecting and each exchange.
 
     `generation` grows when a connection is made and when it is dropped: the next one may lead to another server.
     """
@@ -73,14 +73,9 @@ class Link:
     ) -> list[Reply | ResponseError]:
         # The timeout is ours and not redis-py's, which before Python 3.12 writes from a task of its own: after all that
         # the event loop has to do first, for a worker the posts of a whole batch, while Redis has nothing to do.
-        loop = asyncio.get_running_loop()
-        replies: list[Reply | ResponseError] = []
-        async with asyncio.timeout(self._timeout) as limit:
+        async with asyncio.timeout(self._timeout):
             await connection.send_packed_command(packed(commands))
-            for _ in commands:
-                replies.append(await _reply(connection))
-                limit.reschedule(loop.time() + self._timeout)
-        return replies
+            return [await _reply(connection) for _ in commands]
 
     async def _connect(self) -> AbstractConnection:
         make: Any = self._pool.make_connection  # typed in some releases of redis-py only
