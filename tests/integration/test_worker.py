@@ -181,7 +181,7 @@ def test_a_destination_that_is_configured_later_gets_its_events(redis_url: str, 
 
 
 def test_a_destination_that_is_not_allowed_gets_nothing_until_its_url_is_mended(redis_url: str, namespace: str) -> None:
-    plan, order_paid = shop("billing")
+    plan, order_paid = shop("billing", policy=impatient(backoff=60.0, max_backoff=60.0))
     deployment = deployment_on(redis_url, namespace, allow_loopback_http=False)
 
     async def go() -> None:
@@ -225,7 +225,7 @@ class Faulty:
 def test_a_bug_in_one_attempt_is_retried_and_logged_without_the_payload(
     redis_url: str, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plan, order_paid = shop("billing")
+    plan, order_paid = shop("billing", policy=impatient(backoff=60.0, max_backoff=60.0))
     deployment = deployment_on(redis_url, namespace)
 
     async def go() -> None:

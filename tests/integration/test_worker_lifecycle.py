@@ -119,7 +119,7 @@ class Endless:
 
 
 def test_an_attempt_longer_than_the_grace_is_interrupted_and_retried(redis_url: str, namespace: str) -> None:
-    plan, order_paid = shop("billing", policy=impatient(timeout=0.4, backoff=1.0, max_backoff=1.0))
+    plan, order_paid = shop("billing", policy=impatient(timeout=0.4, backoff=60.0, max_backoff=60.0))
     deployment = deployment_on(redis_url, namespace)
 
     async def go() -> None:
