@@ -55,6 +55,7 @@ class Deployment:
     max_records: most unfinished tasks in the namespace.
     durability: "verified" checks the server's settings; "asserted" trusts you; "unsafe_volatile" is for development.
     min_replicas: replicas that must confirm a publication.
+    key_encryption_key_env: name of the variable with the keys that seal registered destinations.
     """
 
     redis_url: str = field(repr=False)
@@ -69,6 +70,7 @@ class Deployment:
     max_records: int = 100_000
     durability: Durability = "verified"
     min_replicas: int = 0
+    key_encryption_key_env: str = "HOOKLINE_KEY_ENCRYPTION_KEY"
     allow_loopback_http: bool = False
 
     def __post_init__(self) -> None:
@@ -88,6 +90,8 @@ class Deployment:
             raise InvalidDeployment("max_records and min_replicas are whole numbers")
         _in_range("max_records", self.max_records, 1, 100_000_000)
         _in_range("min_replicas", self.min_replicas, 0, 16)
+        if not _VARIABLE.fullmatch(self.key_encryption_key_env):
+            raise InvalidDeployment("key_encryption_key_env is the name of an environment variable, not its value")
 
     @classmethod
     def from_env(cls, plan: Plan, environ: Mapping[str, str] | None = None) -> Deployment:
