@@ -15,21 +15,17 @@ import asyncio
 import base64
 import contextlib
 import os
-import signal
-import socket
-import sys
-import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
 from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from hookline_receiver.ledger.redis import RedisLedger
+from hookline_receiver.loopback import serve
 from hookline_receiver.receiver import Receiver
 from hookline_shared.keys import SigningKey
 
@@ -159,22 +155,5 @@ def create_app(environ: Mapping[str, str]) -> Starlette:
     return Starlette(routes=routes, lifespan=demo.lifespan)
 
 
-def main() -> None:
-    """Serve on a free loopback port until SIGTERM or the end of stdin."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(create_app(os.environ), log_level="warning", access_log=False, timeout_graceful_shutdown=2)
-    threading.Thread(target=_end_with_the_demo, daemon=True).start()
-    # Whoever connects from now on waits in the listener until the application is up.
-    sys.stdout.write(f"{listener.getsockname()[1]}\n")
-    sys.stdout.flush()
-    uvicorn.Server(config).run(sockets=[listener])
-
-
-def _end_with_the_demo() -> None:
-    while os.read(0, 1):
-        pass
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 if __name__ == "__main__":
-    main()
+    serve(create_app(os.environ))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hookline_sender.cli.demo_processes import Child, DemoFailed
+from hookline_sender.cli.processes import Child, ChildFailed
 from tests.support import eventually, python, run
 from tests.support_cli import finished, hookline, said
 
@@ -93,7 +93,7 @@ def test_a_process_that_ends_by_itself_is_reported_with_its_last_words() -> None
         async with Child.started("a child", "-c", "import sys; sys.exit('no more ink')", environ={}) as child:
             await child.first_line()
 
-    with pytest.raises(DemoFailed, match=r"(?s)a child \(process \d+\) did not start.*no more ink"):
+    with pytest.raises(ChildFailed, match=r"(?s)a child \(process \d+\) did not start.*no more ink"):
         run(go())
 
 

@@ -24,7 +24,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from hookline_sender.cli.demo_evidence import Evidence, Loss, Repeat
 from hookline_sender.cli.demo_plan import GOOD, OrderPaid, deployment, environment, order_paid, plan
-from hookline_sender.cli.demo_processes import Child, DemoFailed, Endpoints
+from hookline_sender.cli.demo_processes import Endpoints
+from hookline_sender.cli.processes import Child
 from hookline_sender.embedded import EmbeddedServer
 from hookline_sender.engine import commands
 from hookline_sender.engine.layout import PID_LENGTH, event_id_of
@@ -104,7 +105,7 @@ class Stage:
 async def run_demo(scale: Scale) -> Evidence:
     """Carry the demo out and return what was seen. Leaves no process and no directory, also when it is cancelled.
 
-    Raises DemoFailed when some part does not come to its end, HooklineError when something is missing to begin with.
+    Raises ChildFailed when some part does not come to its end, HooklineError when something is missing to begin with.
     """
     _check_extras()
     began = time.monotonic()
@@ -220,7 +221,7 @@ async def _until_all_ended(stage: Stage, deliveries: Deliveries, worker: Child, 
 
 
 async def _looks(stage: Stage, worker: Child, complaint: str) -> AsyncIterator[None]:
-    """Again and again, until the caller has seen enough. Raises DemoFailed after LIMIT or when a process ends."""
+    """Again and again, until the caller has seen enough. Raises ChildFailed after LIMIT or when a process ends."""
     limit = time.monotonic() + LIMIT
     while time.monotonic() < limit:
         await worker.check()
@@ -232,7 +233,7 @@ async def _looks(stage: Stage, worker: Child, complaint: str) -> AsyncIterator[N
 
 def _known(record: DeliveryRecord | HooklineError) -> DeliveryRecord:
     if isinstance(record, HooklineError):
-        raise DemoFailed(f"a delivery has vanished: {record}")
+        raise HooklineError(f"a delivery has vanished: {record}")
     return record
 
 
