@@ -9,7 +9,12 @@ HooklineError
 ├── NamespaceFull          max_records reached or Redis out of memory
 ├── NotAllPublished        some of publish_many's events were not published
 ├── NotGranted             a grant is missing
+├── StaleRegistry          registered destinations changed faster than a publication could match them
+├── InvalidDestination     a destination cannot be registered like that
+├── UnknownDestination     no registered destination has that id
+├── DestinationBusy        the id was removed and still has tasks
 ├── UnknownDelivery        no such delivery id (any more)
+├── NotRedrivable          a dead letter that cannot be delivered again as it is
 ├── PlanMismatch           the namespace is bound to another plan, or to none
 ├── WeakDurability         the Redis server may lose acknowledged events
 ├── RedisUnavailable       Redis cannot be reached, or refused the command
@@ -113,8 +118,54 @@ class NotGranted(HooklineError):
         self.grant = grant
 
 
+class StaleRegistry(HooklineError):
+    """Registered destinations kept changing while a publication was matched with them; nothing was published."""
+
+    def __init__(self, event: str, id: str) -> None:  # noqa: A002 - the public keyword of publish
+        super().__init__(
+            f'"{event}" with id {id!r} was not published: registered destinations of its tenant kept changing; '
+            "publish it again with the same id"
+        )
+        self.event, self.id = event, id
+
+
+class InvalidDestination(HooklineError):
+    """A destination cannot be registered like that. Shows neither its URL nor a header's value."""
+
+
+class UnknownDestination(HooklineError):
+    """No registered destination has that id (any more)."""
+
+    def __init__(self, id: str) -> None:  # noqa: A002 - the public name
+        super().__init__(f"no destination {id!r} is registered: it never was, or it was removed")
+        self.id = id
+
+
+class DestinationBusy(HooklineError):
+    """The id was removed and tasks of it are still being cancelled or delivered."""
+
+    def __init__(self, id: str, tasks: int) -> None:  # noqa: A002 - the public name
+        super().__init__(
+            f"destination {id!r} was removed and still has {tasks} tasks: register it again when workers have ended "
+            "them, or register another id"
+        )
+        self.id, self.tasks = id, tasks
+
+
 class UnknownDelivery(HooklineError):
     """No record of that delivery id: it never existed or its retention is over."""
+
+
+class NotRedrivable(HooklineError):
+    """The dead letter cannot be delivered again as it is. Nothing was changed.
+
+    reason: `expired` (its retention is over), `indeterminate` (nobody knows whether it took effect), `unbound` (the
+        plan has no such binding), `set_aside` (its lane in Redis is damaged).
+    """
+
+    def __init__(self, delivery_id: str, reason: str, text: str) -> None:
+        super().__init__(f"{delivery_id} cannot be redriven: {text}")
+        self.delivery_id, self.reason = delivery_id, reason
 
 
 class PlanMismatch(HooklineError):

@@ -1,0 +1,174 @@
+"""Commands of the registry without I/O: who may be sent what, tenant by tenant.
+
+A tenant has a revision, which every change of one of its destinations moves; a destination has a version, which a
+change of its settings or keys moves. Neither ever comes back, so both may be remembered: `0` is the revision of a tenant
+without destinations. What a destination is, is opaque here: a text that anybody may read and one that is sealed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hookline_sender.engine.lua import Command, script
+from hookline_sender.errors import DestinationBusy, InvalidDestination, PlanMismatch, UnknownDestination
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hookline_sender.engine.layout import Layout
+
+NO_DESTINATIONS = "0"
+"""The revision of a tenant that has no destinations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A destination as anybody may read it. `version` grows with every change of its settings or keys."""
+
+    id: str
+    version: int
+    paused: bool
+    lane: str
+    public: str
+
+
+@dataclass(frozen=True, slots=True)
+class TenantEntries:
+    """A tenant's destinations at one revision."""
+
+    revision: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A destination with what is sealed, and whose it is."""
+
+    tenant: str
+    entry: Entry
+    sealed: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Destinations by id at a moment of Redis' time; None for one that is not registered."""
+
+    now_ms: int
+    found: tuple[Found | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a destination shall be. `decided_on`: the tenant's revision, or the destination's version, that was seen."""
+
+    id: str
+    tenant: str
+    lane: str
+    concurrency: int
+    public: str
+    sealed: bytes = field(repr=False)
+    decided_on: str
+
+
+class Changed(UnknownDestination):
+    """Somebody else changed what the draft was decided on: look again and repeat."""
+
+
+def tenant_entries(layout: Layout, tenant: str) -> Command[TenantEntries]:
+    """The destinations of a tenant; those without a tenant are those of the empty one."""
+
+    def parse(raw: list[bytes]) -> TenantEntries:
+        pairs = zip(raw[1::2], raw[2::2], strict=True)
+        return TenantEntries(raw[0].decode(), tuple(_entry(id_.decode(), text) for id_, text in pairs))
+
+    return Command(script("registry"), (layout.meta,), (tenant,), parse)
+
+
+def lookup(layout: Layout, ids: Sequence[str]) -> Command[Lookup]:
+    """Destinations by id, in the order of `ids`."""
+
+    def parse(raw: list[Any]) -> Lookup:
+        found = (
+            Found(each[0].decode(), _entry(id_, each[1]), each[2]) if each else None
+            for id_, each in zip(ids, raw[1:], strict=True)
+        )
+        return Lookup(raw[0], tuple(found))
+
+    return Command(script("lookup"), (layout.meta,), tuple(ids), parse)
+
+
+def register(layout: Layout, fingerprint: str, draft: Draft) -> Command[Entry]:
+    """Register a destination, or register it anew.
+
+    Its parse raises Changed, DestinationBusy, InvalidDestination (the id is another tenant's or webhook's) and
+    PlanMismatch.
+    """
+    args = (
+        fingerprint,
+        draft.id,
+        draft.tenant,
+        draft.decided_on,
+        draft.lane,
+        draft.concurrency,
+        draft.public,
+        draft.sealed,
+    )
+    return Command(script("register"), (layout.meta,), args, lambda raw: _written(layout, draft, raw))
+
+
+def configure(layout: Layout, fingerprint: str, draft: Draft) -> Command[Entry]:
+    """Change a registered destination. Its parse raises Changed, UnknownDestination, PlanMismatch."""
+    args = (fingerprint, draft.id, draft.decided_on, draft.concurrency, draft.public, draft.sealed)
+    return Command(script("configure"), (layout.meta,), args, lambda raw: _written(layout, draft, raw))
+
+
+def remove(layout: Layout, id: str) -> Command[int]:  # noqa: A002 - the public name
+    """Remove a destination: how many of its tasks are left to cancel or finish. Its parse raises UnknownDestination."""
+
+    def parse(raw: list[Any]) -> int:
+        if raw[0] != b"removed":
+            raise UnknownDestination(id)
+        return int(raw[1])
+
+    return Command(script("remove"), (layout.meta,), (id,), parse)
+
+
+def set_paused(layout: Layout, id: str, *, paused: bool) -> Command[None]:  # noqa: A002 - the public name
+    """Pause or resume a destination. Its parse raises UnknownDestination."""
+
+    def parse(raw: list[bytes]) -> None:
+        if raw[0] != b"set":
+            raise UnknownDestination(id)
+
+    return Command(script("pause" if paused else "resume"), (layout.meta,), (id,), parse)
+
+
+def _entry(id: str, text: bytes) -> Entry:  # noqa: A002 - the field's name
+    version, paused, lane, public = text.split(b" ", 3)
+    return Entry(id, int(version), paused == b"1", lane.decode(), public.decode())
+
+
+def _written(layout: Layout, draft: Draft, raw: list[Any]) -> Entry:
+    match raw[0]:
+        case b"registered" | b"configured":
+            return Entry(draft.id, int(raw[1]), raw[2] == b"1", draft.lane, draft.public)
+        case b"changed":
+            raise Changed(draft.id)
+        case b"unknown":
+            raise UnknownDestination(draft.id)
+        case b"busy":
+            raise DestinationBusy(draft.id, int(raw[1]))
+        case b"owned":
+            raise InvalidDestination(
+                f"destination {draft.id!r} belongs to another tenant: ids are unique in the namespace, use another one"
+            )
+        case b"webhook":
+            raise InvalidDestination(
+                f"destination {draft.id!r} belongs to another webhook: remove it first, or register another id"
+            )
+        case _:
+            raise PlanMismatch(
+                f"namespace {layout.namespace!r} is not bound to this plan: its data was emptied, or a newer plan "
+                "replaced it more than 24 h ago; restart this process to bind it again"
+            )
