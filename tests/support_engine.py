@@ -18,9 +18,11 @@ from hookline_sender.engine.layout import Layout, lane_of, pid_of
 from hookline_sender.engine.records import (
     ClaimedTask,
     Delivered,
+    ListRequest,
     Outcome,
     PublishRequest,
     Settlement,
+    State,
     Target,
     TurnRequest,
 )
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hookline_sender.engine.commands import Command
-    from hookline_sender.engine.records import DeliveryRecord, Published, TurnAnswer
+    from hookline_sender.engine.records import DeliveryRecord, ListPage, Published, Redriven, TurnAnswer
 
 R = TypeVar("R")
 
@@ -185,8 +187,16 @@ class Engine:
         return self.run(commands.purge(self.layout))
 
     def inspect(self, delivery: ClaimedTask | str) -> DeliveryRecord:
-        delivery_id = delivery if isinstance(delivery, str) else delivery.delivery_id
-        return self.run(commands.inspect(self.layout, delivery_id))
+        return self.run(commands.inspect(self.layout, _id(delivery)))
+
+    def cancel(self, delivery: ClaimedTask | str) -> State:
+        return self.run(commands.cancel(self.layout, _id(delivery)))
+
+    def redrive(self, delivery: ClaimedTask | str, request_id: str = "r1", *, accept_repeat: bool = False) -> Redriven:
+        return self.run(commands.redrive(self.layout, _id(delivery), request_id, accept_repeat=accept_repeat))
+
+    def listed(self, state: State = State.FAILED, limit: int = 32, **filters: Any) -> ListPage:
+        return self.run(commands.list_(self.layout, ListRequest(state, limit, **filters)))
 
     def id_of(self, key: str, lane: Lane | None = None) -> str:
         """The delivery id of a publication's task."""
@@ -231,6 +241,10 @@ class Engine:
         """The counters that are not zero, those of publications per revision left out."""
         raw = cast("dict[bytes, bytes]", self.redis.hgetall(self.key("cnt")))
         return {k.decode(): int(v) for k, v in raw.items() if int(v) and not k.startswith(b"n:")}
+
+
+def _id(delivery: ClaimedTask | str) -> str:
+    return delivery if isinstance(delivery, str) else delivery.delivery_id
 
 
 def settlement(task: ClaimedTask, outcome: Outcome = OK, delay: float = 0) -> Settlement:

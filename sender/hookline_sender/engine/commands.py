@@ -10,25 +10,23 @@ import hashlib
 from typing import TYPE_CHECKING, Any, assert_never
 
 from hookline_sender.engine import codes
-from hookline_sender.engine.layout import DELIVERY_ID_LENGTH, LANE_LENGTH, LAYOUT_VERSION, PID_LENGTH, Layout
+from hookline_sender.engine.layout import LAYOUT_VERSION, Layout
 from hookline_sender.engine.lua import Arg, Command, script
+from hookline_sender.engine.operations import cancel, inspect, list_, redrive, valid_delivery_id
 from hookline_sender.engine.packing import pack_envelope, pack_trace, unpack_envelope, unpack_trace
 from hookline_sender.engine.records import (
-    Attempt,
     ClaimedTask,
     Dead,
     Delivered,
-    DeliveryRecord,
     Published,
     PublishRequest,
     Released,
     Retry,
     Settlement,
-    State,
     TurnAnswer,
     TurnRequest,
 )
-from hookline_sender.errors import IdentityConflict, NamespaceFull, PlanMismatch, UnknownDelivery
+from hookline_sender.errors import IdentityConflict, NamespaceFull, PlanMismatch, StaleRegistry
 from hookline_sender.policy import DeliveryPolicy, decode_policy
 
 if TYPE_CHECKING:
@@ -38,11 +36,14 @@ __all__ = [
     "Command",
     "RevisionUnknown",
     "bind",
+    "cancel",
     "inspect",
+    "list_",
     "policies",
     "publish",
     "purge",
     "reap",
+    "redrive",
     "turn",
     "valid_delivery_id",
 ]
@@ -123,11 +124,14 @@ def publish(layout: Layout, request: PublishRequest) -> Command[Published]:
         pack_trace(request.traceparent),
         request.delay_ms,
         aggregate,
+        len(request.tenants),
+        *(part for pair in request.tenants for part in pair),
     ]
     for target in request.targets:
         cap = 1 if target.ordered else target.concurrency
         ordered = "1" if target.ordered else "0"
         args += [target.lane, target.binding, target.destination, ordered, target.deadline_ms, cap]
+        args += [target.config, "1" if target.paused else "0"]
 
     def parse(raw: list[Any]) -> Published:
         match raw[0]:
@@ -142,6 +146,8 @@ def publish(layout: Layout, request: PublishRequest) -> Command[Published]:
                     records=int(raw[1]),
                     limit=int(raw[2]),
                 )
+            case b"stale":
+                raise StaleRegistry(request.event, request.event_key)
             case b"revision":
                 raise RevisionUnknown(f"revision {request.revision} is not stored: bind the plan again")
             case _:
@@ -208,7 +214,7 @@ def turn(layout: Layout, fingerprint: str, request: TurnRequest) -> Command[Turn
 
 
 def _claimed(task: list[Any], envelope: bytes, now: int, token: bytes) -> ClaimedTask:
-    pid, lane, binding, destination, attempt, fence, deadline, revision, trace, lease = task
+    pid, lane, binding, destination, attempt, fence, deadline, revision, trace, lease, config = task
     (event, tenant, event_key, content_type), body = unpack_envelope(envelope)
     return ClaimedTask(
         delivery_id=_text(pid + lane),
@@ -227,6 +233,7 @@ def _claimed(task: list[Any], envelope: bytes, now: int, token: bytes) -> Claime
         deadline_ms=deadline,
         lease_ms=lease,
         token=token,
+        config=int(config),
     )
 
 
@@ -247,52 +254,3 @@ def policies(layout: Layout, revision: str) -> Command[dict[str, DeliveryPolicy]
         return {_text(raw[i]): decode_policy(raw[i + 1]) for i in range(0, len(raw), 2)}
 
     return Command(script("plan"), (layout.meta,), (revision,), parse)
-
-
-def _attempt(line: str) -> Attempt:
-    number, at_ms, status, code, duration_ms, worker = line.split(" ", 5)
-    return Attempt(int(number), int(at_ms), int(status), codes.code_text(int(code)), int(duration_ms), worker)
-
-
-def inspect(layout: Layout, delivery_id: str) -> Command[DeliveryRecord]:
-    """One task as it stands. Its parse raises UnknownDelivery."""
-
-    def parse(raw: list[Any]) -> DeliveryRecord:
-        if raw[0] != b"task":
-            raise UnknownDelivery(
-                f"no delivery {delivery_id!r} in namespace {layout.namespace!r}: "
-                "it never existed or its retention is over"
-            )
-        now, state, flags, attempts, fence, code, status, duration, releases, due, deadline, created = raw[1:13]
-        revision, event, trace, binding, destination, history, lease = raw[13:20]
-        return DeliveryRecord(
-            delivery_id=delivery_id,
-            state=State(state),
-            cancel_requested=bool(flags & 2),
-            attempts=attempts,
-            fence=fence,
-            code=codes.code_text(code),
-            status=status,
-            duration_ms=duration,
-            releases=releases,
-            due_ms=due,
-            deadline_ms=deadline,
-            created_ms=created,
-            revision=_text(revision),
-            event=_text(event),
-            traceparent=unpack_trace(trace),
-            binding=_text(binding),
-            destination=_text(destination),
-            lease_until_ms=None if lease < 0 else lease,
-            now_ms=now,
-            history=tuple(_attempt(line) for line in _text(history).splitlines()),
-        )
-
-    if not valid_delivery_id(delivery_id):
-        raise UnknownDelivery(f"{delivery_id!r} is not a delivery id: those have {DELIVERY_ID_LENGTH} characters")
-    return Command(script("inspect"), (layout.meta,), (delivery_id,), parse)
-
-
-def valid_delivery_id(text: str) -> bool:
-    """Whether the text has the shape of a delivery id: publication, then lane."""
-    return len(text) == PID_LENGTH + LANE_LENGTH and text.isascii() and text.replace("-", "").replace("_", "").isalnum()

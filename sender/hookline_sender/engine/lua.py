@@ -16,20 +16,42 @@ if TYPE_CHECKING:
 R_co = TypeVar("R_co", covariant=True)
 Arg = str | bytes | int
 
-# The parts of each script, in the order in which they are joined. Only publish may be refused for want of memory:
-# claiming and settling must go on, they are what frees it.
+# The parts of each script, in the order in which they are joined. Only publish and register may be refused for want of
+# memory: claiming and settling must go on, they are what frees it.
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "bind": ("bind",),
     "publish": ("publish",),
-    "turn": ("tasks", "settling", "reaping", "claiming", "purging", "turn"),
+    "turn": ("tasks", "settling", "reaping", "draining", "claiming", "purging", "turn"),
     "reap": ("tasks", "reaping", "reap"),
     "purge": ("tasks", "purging", "purge"),
-    "inspect": ("inspect",),
+    "inspect": ("leases", "viewing", "inspect"),
+    "list": ("viewing", "list"),
+    "cancel": ("leases", "tasks", "cancel"),
+    "redrive": ("leases", "tasks", "redrive"),
     "plan": ("plan",),
+    "registry": ("registry",),
+    "lookup": ("lookup",),
+    "register": ("registering", "register"),
+    "configure": ("registering", "configure"),
+    "remove": ("registering", "remove"),
+    "pause": ("registering", "pause"),
+    "resume": ("registering", "resume"),
 }
 # The ones the scripts themselves write.
-_ENGINE_CODES = ("deadline_exceeded", "internal_error", "interrupted", "worker_lost")
-_FLAGS: Mapping[str, str] = {"publish": "", "inspect": "no-writes,allow-oom", "plan": "no-writes,allow-oom"}
+_ENGINE_CODES = (
+    "cancelled",
+    "deadline_exceeded",
+    "destination_gone",
+    "indeterminate",
+    "internal_error",
+    "interrupted",
+    "worker_lost",
+)
+_READS = "no-writes,allow-oom"
+_FLAGS: Mapping[str, str] = {
+    **dict.fromkeys(("publish", "register"), ""),
+    **dict.fromkeys(("inspect", "list", "lookup", "plan", "registry"), _READS),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How a publication's envelope and trace lie in Redis: compact, and never parsed by a script."""
+"""How a publication's envelope and trace lie in Redis: compact, and its body never parsed by a script."""
 
 from __future__ import annotations
 

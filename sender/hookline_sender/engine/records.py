@@ -16,6 +16,11 @@ class State(IntEnum):
     FAILED = 4
     CANCELLED = 5
 
+    @property
+    def word(self) -> str:
+        """The state as scripts and people write it."""
+        return self.name.lower()
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimedTask:
@@ -37,6 +42,7 @@ class ClaimedTask:
     deadline_ms: int  # Redis time; the whole delivery's deadline
     lease_ms: int
     token: bytes
+    config: int = 0  # version of a registered destination's settings that the claim saw; 0 for a static one
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,8 @@ class Target:
     ordered: bool
     deadline_ms: int  # counted from the publish, delay included
     concurrency: int
+    config: int = 0  # version of a registered destination's settings; 0 for a static one
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,7 @@ class PublishRequest:
     delay_ms: int
     targets: tuple[Target, ...]
     aggregate: tuple[str, int] | None = None
+    tenants: tuple[tuple[str, str], ...] = ()  # whose registered destinations were matched, at which revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +172,23 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Recovery:
+    """One redrive: who asked, when, and the code the task had failed with."""
+
+    request_id: str
+    at_ms: int
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveryRecord:
-    """One task as it stands. Times are Redis time. `binding` and `destination` are empty once its lane is gone."""
+    """One task as it stands. Times are Redis time in milliseconds.
+
+    binding, destination: empty once its lane is gone. tenant, event_key (the id it was published with): empty once its
+    envelope is gone. code, status, duration_ms: of the last attempt that failed, or why the task ended.
+    history: attempts from the first failure on, the newest 16. recoveries: redrives, the newest 32.
+    lease_until_ms: while it runs. failed_at_ms: while it is a dead letter.
+    """
 
     delivery_id: str
     state: State
@@ -186,3 +210,67 @@ class DeliveryRecord:
     lease_until_ms: int | None
     now_ms: int
     history: tuple[Attempt, ...]
+    tenant: str = ""
+    event_key: str = ""
+    recoveries: tuple[Recovery, ...] = ()
+    failed_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDelivery:
+    """One line of a list; the fields mean what they mean in `DeliveryRecord`.
+
+    at_ms: when a dead letter failed, or the publication of an ended task was done with; None while it is unfinished.
+    """
+
+    delivery_id: str
+    state: State
+    attempts: int
+    code: str
+    status: int
+    at_ms: int | None
+    created_ms: int
+    due_ms: int
+    deadline_ms: int
+    event: str
+    tenant: str
+    event_key: str
+    binding: str
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListRequest:
+    """Which tasks to list. ACCEPTED stands for WAITING too, and needs a lane. Empty texts match everything.
+
+    since_ms, until_ms: bounds of `ListedDelivery.at_ms`, or of `created_ms` where that is None.
+    place: where the page before ended; empty for the first.
+    """
+
+    state: State
+    limit: int
+    lane: str = ""
+    binding: str = ""
+    destination: str = ""
+    tenant: str = ""
+    code: str = ""
+    since_ms: int = 0
+    until_ms: int = 1 << 48
+    place: tuple[str, int] = ("", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """A slice of a list, newest first; `place` is where the next one begins, None after the last."""
+
+    now_ms: int
+    place: tuple[str, int] | None
+    deliveries: tuple[ListedDelivery, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """What became of a redrive. `at_ms` is when this request put the task back, None when it was no dead letter."""
+
+    state: State
+    at_ms: int | None

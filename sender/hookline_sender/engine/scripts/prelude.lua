@@ -68,25 +68,15 @@ local function flush_counts()
   deltas = {}
 end
 
--- A lease is a member of `leases`: delivery id, then the token of the turn that claimed it, scored by when it lapses.
--- A claim writes nothing else of its task, so `running` is what has a lease. Looking one up without its token reads all
--- that is in flight: for operators only.
-local function find_lease(did)
-  for _, member in ipairs(call('ZRANGE', key('leases'), 0, -1)) do
-    if string.sub(member, 1, 38) == did then return member end
-  end
-  return nil
-end
-
 -- Lane state is read once per script and written by resched(). `homes`: the binding under which a lane was met.
 local lanes, homes = {}, {}
 local function lane_state(lane)
   local d = lanes[lane]
   if d then return d end
-  local v = call('HMGET', key('D:' .. lane), 'b', 'd', 'o', 'f', 'c', 'm')
+  local v = call('HMGET', key('D:' .. lane), 'b', 'd', 'o', 'f', 'c', 'm', 'r', 'p', 'g')
   if not v[1] then return nil end
   d = { lane = lane, binding = v[1], destination = v[2], open = tonumber(v[3]), flight = tonumber(v[4]),
-        cap = tonumber(v[5]), ordered = v[6] == '1' }
+        cap = tonumber(v[5]), ordered = v[6] == '1', config = v[7] or '0', paused = v[8] == '1', gone = v[9] == '1' }
   d.was_open, d.was_flight = d.open, d.flight
   lanes[lane] = d
   return d
@@ -112,9 +102,12 @@ end
 -- Every change of a lane ends here. Invariant: an unblocked lane with work is in exactly one of ready and busy.
 local function resched(d, now)
   local ready, busy = key('ready:' .. d.binding), key('busy:' .. d.binding)
-  local at = nil
-  if d.flight < d.cap then at = next_due(d, now) end
-  if d.open <= 0 and d.flight <= 0 and not at then
+  local due = d.flight < d.cap and next_due(d, now) or nil
+  local at = not d.paused and not d.gone and due or nil
+  -- A dead letter still needs the lane's names; its expiry comes through here again.
+  local idle = d.open <= 0 and d.flight <= 0 and not due
+  local dead = idle and redis.pcall('ZCARD', key('dead:' .. d.lane))
+  if idle and (dead == 0 or type(dead) == 'table') then
     call('DEL', key('D:' .. d.lane))
     lanes[d.lane], homes[d.lane] = nil, nil
   elseif d.open ~= d.was_open or d.flight ~= d.was_flight then

@@ -8,14 +8,25 @@ local function expire_one(did)
     body_needed_less(pid, tasks, created)
   end
   call('ZREM', key('dead:' .. lane), pid)
+  return lane
 end
 
 local function expire_dead(limit, now, dead_retention)
   local old = call('ZRANGEBYSCORE', key('dead'), '-inf', now - dead_retention, 'LIMIT', 0, limit)
-  for _, did in ipairs(old) do pcall(expire_one, did) end
+  local touched = {}
+  for _, did in ipairs(old) do
+    local ok, lane = pcall(expire_one, did)
+    if ok then touched[lane] = true end
+  end
   if #old > 0 then
     call('ZREM', key('dead'), unpack(old))
     count('dead_expired', #old)
+  end
+  for lane in pairs(touched) do
+    guarded(lane, now, function()
+      local d = lane_state(lane)
+      if d then resched(d, now) end
+    end)
   end
   -- The receipts' retention runs from the publication here: the dead letter has outlived it already.
   flush_ended(function(e) return e.created end)

@@ -14,7 +14,10 @@ local function settle_one(s, now, worker, touched, ended)
   started(t, r, s.token)
   touched[t.lane_state.lane], s.owned = t.lane_state, true
   if s.kind == 'l' then
-    if has(r.flags, F_CANCEL) then return finish(t, r, CANCELLED, now) end
+    if has(r.flags, F_CANCEL) then
+      r.attempts = r.attempts - 1
+      return end_cancelled(t, r, now)
+    end
     r.releases = math.min(r.releases + 1, 255)
     if r.releases <= MAX_RELEASES then
       r.attempts = r.attempts - 1
@@ -26,7 +29,7 @@ local function settle_one(s, now, worker, touched, ended)
   r.code, r.status, r.duration = s.code, s.status, s.duration
   if s.kind ~= 'o' or has(r.flags, F_HISTORY) then remember(t, r, now, worker) end
   if s.kind == 'o' then return finish(t, r, COMPLETED, now) end
-  if s.kind == 'd' then return finish(t, r, has(r.flags, F_CANCEL) and CANCELLED or FAILED, now) end
+  if s.kind == 'd' and not has(r.flags, F_CANCEL) then return finish(t, r, FAILED, now) end
   return retry_or_end(t, r, s.delay, CODES.deadline_exceeded, now)
 end
 

@@ -56,6 +56,7 @@ end
 -- cannot be written, the lease and the record still say that the task is running, and nothing is half done.
 local function finish(t, r, state, now)
   local d = t.lane_state
+  if d.gone and not t.running then state, r.code = CANCELLED, CODES.destination_gone end
   if state == FAILED then
     call('ZADD', key('dead:' .. d.lane), now, t.pid)
     call('ZADD', key('dead'), now, t.did)
@@ -72,9 +73,19 @@ local function finish(t, r, state, now)
   return WORDS[state]
 end
 
+-- What somebody no longer wants. The attempts' own codes stay in the history.
+local function end_cancelled(t, r, now)
+  r.code, r.status, r.duration = CODES.cancelled, 0, 0
+  return finish(t, r, CANCELLED, now)
+end
+
 -- Back into the lane. In an ordered lane the task stays at the head and holds the rest until it is due.
 local function requeue(t, r, due, now)
   local d = t.lane_state
+  if d.gone then
+    r.code = CODES.destination_gone
+    return finish(t, r, CANCELLED, now)
+  end
   if due > now and not d.ordered then
     call('ZADD', key('z:' .. d.lane), due, t.pid)
   else
@@ -88,7 +99,7 @@ end
 
 -- A spent attempt that may be repeated: unless it was cancelled, was the last, or the next would be too late.
 local function retry_or_end(t, r, delay, code_late, now)
-  if has(r.flags, F_CANCEL) then return finish(t, r, CANCELLED, now) end
+  if has(r.flags, F_CANCEL) then return end_cancelled(t, r, now) end
   if r.attempts >= policy_of(t.revision, t.lane_state.binding).attempts then return finish(t, r, FAILED, now) end
   if now + delay >= r.deadline then
     r.code = code_late

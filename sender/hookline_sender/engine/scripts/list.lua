@@ -1,0 +1,77 @@
+-- Tasks in one state, newest first, one bounded slice per call. Reads only.
+-- ARGV: state, lane or '', limit, scan, from, skip, since, until, code or -1, binding, destination, tenant.
+-- `from` and `skip` say where the slice before ended: a score and how many of that score were seen, or a rank.
+local state, lane, limit, scan = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local from, skip, since, until_ms = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local code, binding, destination, tenant = tonumber(ARGV[9]), ARGV[10], ARGV[11], ARGV[12]
+local now = clock()
+local found, scanned = {}, 0
+
+local function matches(t, at, of)
+  local r = t.record
+  return (r.state == state or (state == ACCEPTED and r.state == WAITING)) and at >= since and at <= until_ms
+    and (code < 0 or r.code == code) and (binding == '' or t.binding == binding)
+    and (destination == '' or t.destination == destination) and (tenant == '' or of == tenant)
+end
+
+local function consider(did, at, lease)
+  local t = view(did, now, lease)
+  if not t then return end
+  local event, of, name = names_of(t.pid)
+  if not matches(t, at or t.created, of) then return end
+  local r = t.record
+  found[#found + 1] = { did, r.state, r.attempts, r.code, r.status, at or -1, t.created, r.due, r.deadline,
+    t.event ~= '' and t.event or event, of, name, t.binding, t.destination }
+end
+
+-- A sorted set by time, from the newest on. Many members share a millisecond, so a place is a score and a number.
+local function by_score(name, each)
+  local top = from ~= '' and from or (name == 'leases' and '+inf' or string.format('%.0f', until_ms))
+  local bottom = name == 'leases' and '-inf' or string.format('%.0f', since)
+  local members = call('ZREVRANGEBYSCORE', key(name), top, bottom, 'WITHSCORES', 'LIMIT', skip, scan)
+  local last, same = from, skip
+  for i = 1, #members, 2 do
+    if #found >= limit then break end
+    local score = members[i + 1]
+    scanned = scanned + 1
+    if score == last then same = same + 1 else last, same = score, 1 end
+    each(members[i], tonumber(score))
+  end
+  local more = scanned * 2 < #members or #members == scan * 2
+  return more and { last, same } or {}
+end
+
+-- What waits in a lane: first what waits for its time, then its queue from the tail on.
+local function by_place()
+  local timed, queued = call('ZCARD', key('z:' .. lane)), call('LLEN', key('q:' .. lane))
+  local at = skip
+  while at < timed + queued and scanned < scan and #found < limit do
+    local pid
+    if at < timed then
+      pid = call('ZREVRANGE', key('z:' .. lane), at, at)[1]
+    else
+      pid = call('LINDEX', key('q:' .. lane), timed - at - 1)
+    end
+    consider(pid .. lane, nil, nil)
+    at, scanned = at + 1, scanned + 1
+  end
+  return at < timed + queued and { '', at } or {}
+end
+
+local next_place
+if state == FAILED and lane ~= '' then
+  next_place = by_score('dead:' .. lane, function(pid, at) consider(pid .. lane, at) end)
+elseif state == FAILED then
+  next_place = by_score('dead', consider)
+elseif state == RUNNING then
+  next_place = by_score('leases', function(member) consider(string.sub(member, 1, 38), nil, member) end)
+elseif state == ACCEPTED then
+  next_place = by_place()
+else
+  next_place = by_score('fin', function(pid, at)
+    for _, field in ipairs(call('HKEYS', key('S:' .. pid))) do
+      if #field == 16 then consider(pid .. field, at) end
+    end
+  end)
+end
+return { now, next_place, found }
