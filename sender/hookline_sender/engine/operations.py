@@ -36,6 +36,7 @@ _WHY_NOT = {
     b"indeterminate": "nobody knows whether it took effect, and it may then take effect twice: check, and if that is "
     "acceptable, repeat with accept_repeat=True",
     b"unbound": 'the plan has no binding "{0}" any more; add it to the plan and bind that first',
+    b"gone": "its destination was removed",
     b"broken": _SET_ASIDE,
 }
 

@@ -1,8 +1,8 @@
 """Commands of the registry without I/O: who may be sent what, tenant by tenant.
 
 A tenant has a revision, which every change of one of its destinations moves; a destination has a version, which a
-change of its settings or keys moves. Neither ever comes back, so both may be remembered: `0` is the revision of a tenant
-without destinations. What a destination is, is opaque here: a text that anybody may read and one that is sealed.
+change of its settings or keys moves. Neither ever comes back, so both may be remembered: `0` is the revision of a
+tenant without destinations. What a destination is, is opaque here: a text anybody may read, and one that is sealed.
 """
 
 from __future__ import annotations

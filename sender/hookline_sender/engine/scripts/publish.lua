@@ -1,9 +1,10 @@
 -- One publication becomes one task per target, or nothing at all. As two commands, a crash between them would leave
 -- an acknowledged event without tasks, or tasks without their body. Everything is checked before the first write.
--- ARGV: pid, nonce, fingerprint, revision, digest, event index, envelope, trace, delay ms, aggregate, then six for each
--- task: lane, binding, destination, ordered, deadline ms, concurrency.
+-- ARGV: pid, nonce, fingerprint, revision, digest, event index, envelope, trace, delay ms, aggregate, tenants n,
+-- (tenant, revision it was matched with)…, then eight for each task: lane, binding, destination, ordered, deadline ms,
+-- concurrency, config version, paused.
 local pid, nonce, fingerprint, revision, digest = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local delay, aggregate, first = tonumber(ARGV[9]), ARGV[10], 11
+local delay, aggregate, first = tonumber(ARGV[9]), ARGV[10], 12 + 2 * tonumber(ARGV[11])
 local now = clock()
 
 if not accepted_plan(fingerprint, now) then return { 'unbound' } end
@@ -18,9 +19,12 @@ if head then
   return answer
 end
 
+for i = 12, first - 1, 2 do
+  if (call('GET', key('rv:' .. ARGV[i])) or '0') ~= ARGV[i + 1] then return { 'stale' } end
+end
 local version = tonumber(call('HGET', key('plan:' .. revision), 'v'))
 if not version then return { 'revision' } end
-local tasks = (#ARGV - first + 1) / 6
+local tasks = (#ARGV - first + 1) / 8
 local open = tonumber(call('HGET', key('cnt'), 'open')) or 0
 local limit = tonumber(call('HGET', KEYS[1], 'max_records'))
 if open + tasks > limit then return { 'full', open, limit } end
@@ -30,7 +34,7 @@ if tasks > 0 then call('SET', key('P:' .. pid), ARGV[7]) else call('ZADD', key('
 local created = math.floor(now / 1000)
 local fields = { 'h', struct.pack(HEAD, digest, now, tasks, bytes(revision), bytes(fingerprint), aggregate,
   tonumber(ARGV[6]), nonce), 't', ARGV[8] }
-for i = first, #ARGV, 6 do
+for i = first, #ARGV, 8 do
   fields[#fields + 1] = ARGV[i]
   fields[#fields + 1] = pack_record({
     state = delay > 0 and WAITING or ACCEPTED, flags = F_QUEUED + (ARGV[i + 3] == '1' and F_ORDERED or 0),
@@ -47,6 +51,8 @@ local function lane_of(i)
   if not state[1] then
     call('HSET', key('D:' .. lane), 'b', ARGV[i + 1], 'd', ARGV[i + 2], 'o', 1, 'f', 0, 'c', cap, 'v', version,
       'm', ARGV[i + 3])
+    -- Of a static destination the lane remembers neither.
+    if ARGV[i + 6] ~= '0' then call('HSET', key('D:' .. lane), 'r', ARGV[i + 6], 'p', ARGV[i + 7]) end
     return 0, cap
   end
   if tonumber(state[4]) < version then
@@ -69,13 +75,13 @@ local function enqueue(i)
   else
     call('RPUSH', key('q:' .. lane), pid)
   end
-  if flight >= cap or not heads then return false end
+  if flight >= cap or not heads or ARGV[i + 7] == '1' then return false end
   local set = key((flight == 0 and 'ready:' or 'busy:') .. ARGV[i + 1])
   return call('ZADD', set, 'LT', 'CH', due, lane) == 1 and delay == 0
 end
 
 local answer, wake = { 'published' }, false
-for i = first, #ARGV, 6 do
+for i = first, #ARGV, 8 do
   homes[ARGV[i]] = ARGV[i + 1]
   wake = guarded(ARGV[i], now, enqueue, i) or wake
   count('o:' .. ARGV[i + 1], 1)

@@ -1,7 +1,7 @@
 -- Settle the last batch and claim the next: one round trip and one fsync instead of two. Sent twice, it answers from
 -- what W:<worker> remembers, so a lost reply neither loses nor doubles a claim.
 -- ARGV: fingerprint, worker, sequence, token, slots, lease ms, bindings n, names…, settlements n, 7 fields each…
-local MAX_BYTES, SHARE = 1048576, 16
+local MAX_BYTES, SHARE, DRAIN = 1048576, 16, 64
 local fingerprint, worker, sequence, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local slots, lease, bindings = math.min(tonumber(ARGV[5]), 64), tonumber(ARGV[6]), {}
 local first = 8 + tonumber(ARGV[7])
@@ -53,6 +53,8 @@ local function outlook()
       if head[1] then soonest = math.min(soonest or math.huge, tonumber(head[2])) end
     end
   end
+  local gone = call('ZRANGE', key('gone'), 0, 0, 'WITHSCORES')
+  if gone[1] then soonest = math.min(soonest or math.huge, tonumber(gone[2])) end
   return soonest
 end
 
@@ -61,7 +63,7 @@ local function reply(words, tasks)
   for _, t in ipairs(tasks) do
     local r, d = t.record, t.lane_state
     out[#out + 1] = { t.pid, d.lane, d.binding, d.destination, r.attempts, r.fence, r.deadline, hex(t.revision),
-                      t.traceparent or '', t.lease }
+                      t.traceparent or '', t.lease, d.config }
     if not seen[t.pid] then
       seen[t.pid] = true
       bodies[#bodies + 1] = { t.pid, call('GET', key('P:' .. t.pid)) }
@@ -78,6 +80,7 @@ local turn = { token = token, lease = lease, bytes = 0, max_bytes = MAX_BYTES, b
 local words = settle_all(first + 1, settlements, now, worker)
 reap(SHARE, now)
 revisit(now)
+drain_gone(DRAIN, now)
 if slots > 0 then claim_all(bindings, slots, now, turn) end
 flush_ended(function() return now end)
 -- What is freed keeps up with what ends, or a namespace that is always busy would only grow.
