@@ -59,10 +59,10 @@ def pause(view: View) -> float:
 def share(running: int) -> int:
     """Most settlements and claims of a turn while `running` attempts are in progress.
 
-    Attempts tend to end together, and then the worker waits for Redis with nothing to do. So a turn is not much larger
-    than what goes on meanwhile, and half a batch when that is little: its tasks run while Redis works on the rest.
+    Attempts tend to end together, and then the worker waits for Redis with nothing to do. So a turn is half a batch,
+    whose tasks run while Redis works on the next, unless enough goes on to outlast a whole one.
     """
-    return min(BATCH, max(BATCH // 2, running * 3 // 2))
+    return BATCH if running >= 2 * BATCH else BATCH // 2
 
 
 def next_poll(answer: TurnAnswer, *, busy: bool, empty_turns: int) -> float:

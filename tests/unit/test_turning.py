@@ -44,8 +44,8 @@ def test_a_full_batch_does_not_wait(change: dict[str, Any]) -> None:
     assert pause(replace(IDLE, **{"running": 50, **change})) == 0.0
 
 
-@pytest.mark.parametrize(("running", "expected"), [(0, BATCH // 2), (30, 45), (4096, BATCH)])
-def test_a_turn_is_not_much_larger_than_what_goes_on_meanwhile(running: int, expected: int) -> None:
+@pytest.mark.parametrize(("running", "expected"), [(0, 32), (100, 32), (128, 64), (4096, 64)])
+def test_a_turn_is_a_whole_batch_only_when_enough_goes_on_meanwhile(running: int, expected: int) -> None:
     assert share(running) == expected
 
 
