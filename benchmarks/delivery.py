@@ -4,13 +4,14 @@
     worker      claim, sign, the same post, settle; all of it durable    what users get
     instant     claim, sign, an answer without a network, settle         what the queue alone can do
 
-The three take turns in each round. The sink and the Redis server are processes of their own.
+The three take turns in each round. This process has a core of its own; the sink and Redis share what is left.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, Final, Self
 
@@ -22,6 +23,7 @@ from benchmarks.harness import (
     deliver,
     durable_server,
     medians,
+    other_cores,
     publish_orders,
     run,
     service,
@@ -132,7 +134,9 @@ async def measure(server: EmbeddedServer, url: str) -> tuple[list[float], list[f
 
 def main() -> None:
     """Print the tables."""
-    with durable_server() as server, sink_process() as url:
+    with ExitStack() as stack:
+        with other_cores():
+            server, url = stack.enter_context(durable_server()), stack.enter_context(sink_process())
         title = f"Delivering, {CONCURRENCY} at a time ({about(server)})"
         times, spent = run(measure(server, url))
     ratio, cpu_ratio = times[6:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -68,6 +69,24 @@ def service(server: EmbeddedServer, url: str, *, namespace: str, fanout: int = 1
     bare = encode_event(event, Parcel(order_id="0" * 8), event_id="e" * 26, occurred_at=format_time(0), aggregate=None)
     environ = {"SINK_URL": url, "SINK_KEY": SigningKey.generate().reveal()}
     return Service(plan, event, deployment, environ, padding="x" * (BODY_BYTES - len(bare)))
+
+
+@contextmanager
+def other_cores() -> Generator[None]:
+    """Start processes on every core but the first, which is this process' own from then on. Linux only, else nothing.
+
+    Otherwise the kernel now and then wakes Redis on the core that the worker is using, and the measurement is of that.
+    """
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()
+    if len(cores) < 2:  # noqa: PLR2004 - one for this process, one for the others
+        yield
+        return
+    own = {min(cores)}
+    os.sched_setaffinity(0, cores - own)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)
 
 
 @contextmanager
