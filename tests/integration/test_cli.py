@@ -187,6 +187,25 @@ def test_keygen_prints_one_usable_key_and_nothing_else() -> None:
     assert out.startswith("hex:")
 
 
+@pytest.mark.parametrize("scheme", ["axiom", "standard-webhooks", "svix"])
+def test_keygen_writes_a_key_as_its_scheme_reads_it(scheme: str) -> None:
+    _, out, _ = finished("keygen", "--scheme", scheme)
+    assert SigningKey.parse(out.strip(), scheme=scheme).reveal(scheme=scheme) == out.strip()
+
+
+def test_keygen_of_a_pair_gives_the_sender_stdout_and_the_receivers_the_rest() -> None:
+    status, out, err = finished("keygen", "--scheme", "svix", "--ed25519")
+    private = SigningKey.parse(out.strip(), scheme="svix")
+    assert (status, out.count("\n"), private.can_sign) == (0, 1, True)
+    assert err == f"for receivers: {private.public().reveal()}\n"
+
+
+def test_keygen_of_a_pair_for_a_scheme_without_pairs_names_the_others() -> None:
+    status, out, err = finished("keygen", "--scheme", "axiom", "--ed25519")
+    assert (status, out) == (2, "")
+    assert "standard-webhooks" in err
+
+
 def test_the_version_is_shown() -> None:
     status, out, _ = finished("--version")
     assert status == 0

@@ -1,10 +1,4 @@
-"""The commands, and what their failures look like: one sentence on stderr and an exit status.
-
-0    done, or stopped gracefully
-1    failed
-2    called wrongly: an unknown option, no such plan
-128+ ended by that signal
-"""
+"""The commands: what they are called with, and help."""
 
 from __future__ import annotations
 
@@ -12,30 +6,35 @@ import asyncio
 import gc
 import logging
 import signal
-import traceback
-from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from hookline_sender.cli.demo import Scale, run_demo
 from hookline_sender.cli.demo_report import show
-from hookline_sender.cli.loading import UnusablePlan, load
+from hookline_sender.cli.dev import WithCommand, run_dev
+from hookline_sender.cli.failures import told
+from hookline_sender.cli.loading import UnusablePlan, find, load, load_plan
 from hookline_sender.cli.serving import log_to_stderr, until_signalled
 from hookline_sender.plan import Plan
 from hookline_sender.worker import MAX_CONCURRENCY, Worker
-from hookline_shared.errors import HooklineError
 from hookline_shared.keys import SigningKey
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 log = logging.getLogger(__name__)
 
 DEFAULT_CONCURRENCY = 100
 INTERRUPTED = 128 + signal.SIGINT
+
+PlanArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:PLAN",
+        show_default=False,
+        help="The plan, as in shop:plan. Else HOOKLINE_PLAN, else tool.hookline.plan in pyproject.toml.",
+    ),
+]
 
 # pretty_exceptions would print the values of local variables, keys and payloads among them.
 app = typer.Typer(
@@ -65,10 +64,7 @@ def hookline(
 
 @app.command()
 def worker(
-    plan: Annotated[
-        str,
-        typer.Argument(metavar="MODULE:PLAN", envvar="HOOKLINE_PLAN", help="The plan to work for, as in shop:plan."),
-    ] = "",
+    plan: PlanArgument = "",
     concurrency: Annotated[
         int | None,
         typer.Option(
@@ -82,20 +78,59 @@ def worker(
     HOOKLINE_WEBHOOK_<NAME>_URL and _KEY. MODULE:PLAN may also name a Worker, which brings its own.
     """
     log_to_stderr()
-    with _told():
-        found = load(plan, Path.cwd())
+    with told():
+        target = find(plan, Path.cwd())
+        found = load(target)
         if isinstance(found, Plan):
             found = _worker_of(found, concurrency or DEFAULT_CONCURRENCY)
         elif concurrency is not None:
-            raise UnusablePlan(f"{plan} is a Worker, which has a concurrency of its own: leave out --concurrency")
+            raise UnusablePlan(
+                f"{target.text} is a Worker, which has a concurrency of its own: leave out --concurrency"
+            )
         gc.freeze()  # what was imported stays: going through it again and again is a tenth of a worker's time
         asyncio.run(until_signalled(found.run()))
 
 
+@app.command(cls=WithCommand)
+def dev(context: typer.Context, plan: PlanArgument = "") -> None:
+    """Run a COMMAND with everything that a plan needs: a Redis-compatible server, a worker, a receiver of each webhook.
+
+    `hookline dev shop:plan -- python shop.py` sets the command's environment, grants included, shows what becomes of
+    its events, and exits with its status. Without a command it prints the environment, to be pasted into other
+    terminals, and stays until Ctrl-C. Whatever it started ends with it, and what was stored is gone.
+
+    A webhook whose HOOKLINE_WEBHOOK_<NAME>_URL is set already is delivered there instead.
+    """
+    command: tuple[str, ...] = context.obj or ()
+    with told():
+        target = find(plan, Path.cwd())
+        status = asyncio.run(run_dev(target, load_plan(target), command))
+    raise typer.Exit(status)
+
+
 @app.command()
-def keygen() -> None:
-    """Print a new signing key, for the sender's HOOKLINE_WEBHOOK_<NAME>_KEY and for the receiver."""
-    typer.echo(SigningKey.generate().reveal())
+def keygen(
+    scheme: Annotated[
+        Literal["axiom", "standard-webhooks", "svix"] | None,
+        typer.Option(show_default="axiom", help="Whose key text: that of the webhook's profile."),
+    ] = None,
+    *,
+    ed25519: Annotated[
+        bool, typer.Option("--ed25519", help="A key that signs; the one that only verifies it goes to stderr.")
+    ] = False,
+) -> None:
+    """Print a new signing key: for the sender's HOOKLINE_WEBHOOK_<NAME>_KEY, and the same one for the receiver.
+
+    With --ed25519 receivers get the other key, which stands on stderr.
+    """
+    if not ed25519:
+        typer.echo(SigningKey.generate().reveal(scheme=scheme or "axiom"))
+        return
+    if scheme == "axiom":
+        raise typer.BadParameter("axiom signs with HMAC only: --scheme standard-webhooks or --scheme svix")
+    key = SigningKey.generate_ed25519()
+    typer.echo(key.reveal())
+    typer.echo(f"for receivers: {key.public().reveal()}", err=True)
 
 
 @app.command()
@@ -109,7 +144,7 @@ def demo(
     Starts a Redis or Valkey server, a receiver and workers of its own, and ends them again. Exits with 1 when anything
     that it claims does not hold.
     """
-    with _told():
+    with told():
         try:
             evidence = asyncio.run(run_demo(Scale.of(events)))
         except KeyboardInterrupt:
@@ -124,18 +159,6 @@ def _worker_of(plan: Plan, concurrency: int) -> Worker:
         raise UnusablePlan(f'plan "{plan.name}" has no webhook, so there is nothing to deliver: add plan.webhook(…)')
     log.info('plan "%s": delivering to %s, %d at once', plan.name, ", ".join(plan.webhooks), concurrency)
     return Worker(plan, concurrency=concurrency)
-
-
-@contextmanager
-def _told() -> Generator[None]:
-    """Turn an error that was raised on purpose into its sentence and an exit status."""
-    try:
-        yield
-    except HooklineError as error:
-        if error.__cause__ is not None and isinstance(error, UnusablePlan):
-            traceback.print_exception(error.__cause__)
-        typer.echo(f"hookline: {error}", err=True)
-        raise typer.Exit(2 if isinstance(error, UnusablePlan) else 1) from None
 
 
 def _version() -> str:

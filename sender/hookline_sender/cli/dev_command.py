@@ -1,0 +1,84 @@
+"""The user's own command below `hookline dev`: its terminal, its exit status, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING, Final
+
+from hookline_shared.errors import HooklineError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+
+PATIENCE: Final = 10.0  # seconds that a command has to end after a signal
+NOT_FOUND: Final = 127  # as in a shell
+# When the process that holds the other end of stdin is gone, however it went, the command has to go too.
+_GUARD: Final = 'read -r _ || kill -TERM "$0"'
+
+
+class CommandNotFound(HooklineError):
+    """There is no such program, or it may not be run."""
+
+
+class Command:
+    """The running command. Made by `started`; it has our terminal and our standard streams."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def started(cls, words: Sequence[str], environ: Mapping[str, str]) -> AsyncGenerator[Command]:
+        """Run it while the block runs. Raises CommandNotFound."""
+        try:
+            process = await asyncio.create_subprocess_exec(*words, env=environ)
+        except OSError as error:
+            raise CommandNotFound(f"cannot run {words[0]}: {error.strerror}") from None
+        command = cls(process)
+        async with _guarded(process.pid):
+            try:
+                yield command
+            finally:
+                await command.end(signal.SIGTERM)
+
+    async def ended(self) -> int:
+        """Its exit status as a shell has it: 128 and the signal's number when it was killed."""
+        status = await self._process.wait()
+        return status if status >= 0 else 128 - status
+
+    async def end(self, number: int) -> None:
+        """Tell it to end, as we were told, and kill it when it takes too long. Safe to call twice."""
+        if not (number == signal.SIGINT and _terminal_tells_everybody()):
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+
+@contextlib.asynccontextmanager
+async def _guarded(pid: int) -> AsyncGenerator[None]:
+    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    guard = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", _GUARD, str(pid), stdin=pipe, stdout=null, stderr=null, start_new_session=True
+    )
+    try:
+        yield
+    finally:
+        # A line, and not end-of-file: the process id may be another's by now.
+        await guard.communicate(b"\n")
+
+
+def _terminal_tells_everybody() -> bool:
+    """Whether we run in a terminal's foreground: then Ctrl-C has reached the command too."""
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
