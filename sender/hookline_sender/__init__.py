@@ -1,7 +1,7 @@
 """Publish typed events and deliver them as signed webhooks, durably, over Redis.
 
 Declarations need only the base install, so that a contracts module stays light. `Publisher`,
-`SyncPublisher` and `Worker` are imported when they are first used, and need the extra `sender`.
+`SyncPublisher`, `Worker` and `Operator` are imported when they are first used, and need the extra `sender`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from hookline_sender.arguments import Publish
 from hookline_sender.deployment import Deployment, DestinationRef
+from hookline_sender.engine.records import Attempt, DeliveryRecord, ListedDelivery, Recovery, State
 from hookline_sender.errors import (
     FanoutExceeded,
     IdentityConflict,
     InvalidDeployment,
     InvalidPayload,
     InvalidPlan,
+    InvalidQuestion,
     NamespaceFull,
     NotAllPublished,
     NotGranted,
@@ -38,12 +40,16 @@ from hookline_shared.keys import SigningKey
 from hookline_shared.raw import RawEventType
 
 if TYPE_CHECKING:
+    from hookline_sender.operator import Cancellation, Operator, Redrive
     from hookline_sender.publisher import Publisher
     from hookline_sender.sync_publisher import SyncPublisher
     from hookline_sender.worker import Worker
 
 __all__ = [
+    "Attempt",
+    "Cancellation",
     "DeliveryPolicy",
+    "DeliveryRecord",
     "Deployment",
     "DestinationRef",
     "DomainEvent",
@@ -56,11 +62,14 @@ __all__ = [
     "InvalidEventType",
     "InvalidPayload",
     "InvalidPlan",
+    "InvalidQuestion",
     "InvalidSigningKey",
+    "ListedDelivery",
     "NamespaceFull",
     "NotAllPublished",
     "NotGranted",
     "NotRedrivable",
+    "Operator",
     "PayloadTooLarge",
     "Plan",
     "PlanMismatch",
@@ -69,8 +78,11 @@ __all__ = [
     "Publisher",
     "RawEventType",
     "Receipt",
+    "Recovery",
     "RedisUnavailable",
+    "Redrive",
     "SigningKey",
+    "State",
     "SyncPublisher",
     "UnboundEvent",
     "UnknownDelivery",
@@ -81,7 +93,10 @@ __all__ = [
 ]
 
 _WITH_EXTRA = {
+    "Cancellation": "hookline_sender.operator",
+    "Operator": "hookline_sender.operator",
     "Publisher": "hookline_sender.publisher",
+    "Redrive": "hookline_sender.operator",
     "SyncPublisher": "hookline_sender.sync_publisher",
     "Worker": "hookline_sender.worker",
 }

@@ -14,6 +14,7 @@ HooklineError
 ├── UnknownDestination     no registered destination has that id
 ├── DestinationBusy        the id was removed and still has tasks
 ├── UnknownDelivery        no such delivery id (any more)
+├── InvalidQuestion        what an operator asks for cannot be answered
 ├── NotRedrivable          a dead letter that cannot be delivered again as it is
 ├── PlanMismatch           the namespace is bound to another plan, or to none
 ├── WeakDurability         the Redis server may lose acknowledged events
@@ -156,11 +157,15 @@ class UnknownDelivery(HooklineError):
     """No record of that delivery id: it never existed or its retention is over."""
 
 
+class InvalidQuestion(HooklineError):
+    """What an operator asks for cannot be answered: an argument has no meaning."""
+
+
 class NotRedrivable(HooklineError):
     """The dead letter cannot be delivered again as it is. Nothing was changed.
 
-    reason: `expired` (its retention is over), `indeterminate` (nobody knows whether it took effect), `unbound` (the
-        plan has no such binding), `set_aside` (its lane in Redis is damaged).
+    reason: `expired` (its retention is over), `indeterminate` (nobody knows whether it took effect), `gone` (its
+        destination was removed), `unbound` (the plan has no such binding), `set_aside` (its lane in Redis is damaged).
     """
 
     def __init__(self, delivery_id: str, reason: str, text: str) -> None:

@@ -35,6 +35,7 @@ _WHY_NOT = {
     b"expired": "its retention as a dead letter is over; publish the event again, under a new id",
     b"indeterminate": "nobody knows whether it took effect, and it may then take effect twice: check, and if that is "
     "acceptable, repeat with accept_repeat=True",
+    b"gone": "its destination was removed",
     b"unbound": 'the plan has no binding "{0}" any more; add it to the plan and bind that first',
     b"gone": "its destination was removed",
     b"broken": _SET_ASIDE,
