@@ -37,7 +37,6 @@ _WHY_NOT = {
     "acceptable, repeat with accept_repeat=True",
     b"gone": "its destination was removed",
     b"unbound": 'the plan has no binding "{0}" any more; add it to the plan and bind that first',
-    b"gone": "its destination was removed",
     b"broken": _SET_ASIDE,
 }
 

@@ -23,7 +23,6 @@ local function obstacle(t, r)
   if not call('ZSCORE', key('dead:' .. lane), pid) or call('EXISTS', key('P:' .. pid)) == 0 then return { 'expired' } end
   local d = assert(t.lane_state, 'the lane of a dead letter is gone')
   if d.gone then return { 'gone' } end
-  if d.gone then return { 'gone' } end
   if call('HEXISTS', KEYS[1], 'b:' .. d.binding) == 0 then return { 'unbound', d.binding } end
   local open, limit = tonumber(call('HGET', key('cnt'), 'open')) or 0, tonumber(call('HGET', KEYS[1], 'max_records'))
   if open + 1 > limit then return { 'full', open, limit } end
