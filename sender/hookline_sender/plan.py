@@ -37,6 +37,7 @@ class Webhook:
 
     events: names of the events it receives; empty means all of the plan.
     concurrency: attempts in flight to one destination, over all workers, 1-1024. Ordered webhooks have one.
+    subscribers: it has no destination of its own but every registered one that subscribes; see Destinations.
     profile: how requests are signed: `axiom`, `standard-webhooks` or `svix`; see hookline_shared.profiles.
     """
 
@@ -45,6 +46,7 @@ class Webhook:
     concurrency: int = 50
     policy: DeliveryPolicy = field(default_factory=DeliveryPolicy)
     profile: str = "axiom"
+    subscribers: bool = False
     kind: Literal["webhook"] = "webhook"
 
     def carries(self, event: str) -> bool:
@@ -101,9 +103,12 @@ class Plan:
         concurrency: int = 50,
         policy: DeliveryPolicy | None = None,
         profile: str = "axiom",
+        subscribers: bool = False,
     ) -> Webhook:
         """Declare a webhook for the given events, or for all of the plan when none is given.
 
+        With `subscribers` it goes to every registered destination that subscribes, instead of to one destination that
+        the deployment names; the rest are defaults of theirs, the policy excepted, which holds for all.
         Event types from a shared module join the plan here. Raises InvalidPlan.
         """
         self._check_webhook(name, concurrency)
@@ -113,7 +118,8 @@ class Plan:
             concurrency = 1
         for event_type in events:
             self._adopt(event_type)
-        made = Webhook(name, tuple(dict.fromkeys(each.name for each in events)), concurrency, chosen, profile)
+        names = tuple(dict.fromkeys(each.name for each in events))
+        made = Webhook(name, names, concurrency, chosen, profile, subscribers)
         self._webhooks[name] = made
         return made
 

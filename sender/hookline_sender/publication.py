@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hookline_sender.arguments import checked_aggregate, checked_delay_ms, checked_name, checked_reference, checked_time
 from hookline_sender.engine.layout import event_id_of, lane_of, length_prefixed, pid_of
 from hookline_sender.engine.records import Published, PublishRequest, Target
 from hookline_sender.errors import FanoutExceeded, InvalidPayload, PayloadTooLarge, UnboundEvent
+from hookline_sender.matching import Tenants
 from hookline_shared.errors import InvalidEvent
 from hookline_shared.event import EventType, encode_event, format_time
 from hookline_shared.raw import RawEventType
@@ -45,7 +46,10 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What publish did. `duplicate`: the same identity and content were there before, and these are its receipts."""
+    """What publish did. `duplicate`: the same identity and content were there before, and these are its receipts.
+
+    Without receipts nobody has subscribed to the event: it is known under its id all the same.
+    """
 
     duplicate: bool
     receipts: tuple[Receipt, ...]
@@ -55,8 +59,16 @@ class Publication:
 class _Bound:
     event: AnyEventType
     index: int
+    webhooks: tuple[Webhook, ...]
     targets: tuple[Target, ...]
-    shortest_deadline: float
+
+    @property
+    def subscribed(self) -> tuple[Webhook, ...]:
+        return tuple(webhook for webhook in self.webhooks if webhook.subscribers)
+
+    @property
+    def shortest_deadline(self) -> float:
+        return min(webhook.policy.deadline for webhook in self.webhooks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +79,21 @@ class _Head:
 
 
 class Composer:
-    """A plan as it was when this was made, ready to turn publish calls into requests."""
+    """A plan as it was when this was made, ready to turn publish calls into requests.
+
+    `tenants`: what is known of registered destinations; whoever sends the requests keeps it up to date.
+    """
 
     def __init__(self, plan: Plan, namespace: str) -> None:
+        self.tenants = Tenants()
         self._plan_name, self._namespace = plan.name, namespace
         self._fingerprint, self._revision = plan.fingerprint, plan.revision
         self._bound = {
-            name: _Bound(event, index, *_targets(plan.bindings_of(name)))
+            name: _Bound(event, index, plan.bindings_of(name), _targets(plan.bindings_of(name)))
             for index, (name, event) in enumerate(plan.events.items())
         }
-        self._names = {lane_of(name, name): (name, name) for name in plan.webhooks}
-        self._order = {lane: place for place, lane in enumerate(self._names)}
+        self._names = {lane_of(each.name, each.name): (each.name, each.name) for each in plan.webhooks.values()}
+        self._order = {name: place for place, name in enumerate(plan.webhooks)}
 
     def request(self, event: AnyEventType, payload: BaseModel | bytes | None, options: Options) -> PublishRequest:
         """The checked request of one publish call.
@@ -102,7 +118,7 @@ class Composer:
             occurred_at=given_time,
             data_ref=options.data_ref,
         )
-        return PublishRequest(
+        request = PublishRequest(
             pid=pid,
             nonce=os.urandom(8),
             digest=digest,
@@ -119,16 +135,35 @@ class Composer:
             targets=bound.targets,
             aggregate=aggregate,
         )
+        return self.matched(request) if bound.subscribed else request
 
-    def publication(self, pid: str, published: Published) -> Publication:
-        """The receipts of the engine's answer, in the plan's order."""
-        lanes = sorted(published.lanes, key=lambda lane: self._order.get(lane, len(self._order)))
-        receipts = (Receipt(pid + lane, *self._names.get(lane, ("", ""))) for lane in lanes)
+    def matched(self, request: PublishRequest) -> PublishRequest:
+        """The request with what its tenant has registered, as far as is known. Raises FanoutExceeded."""
+        bound, tenant = self._bound[request.event], self.tenants.of(request.tenant)
+        targets = bound.targets + tenant.matching(request.event, bound.subscribed)
+        if len(targets) > MAX_FANOUT:
+            raise FanoutExceeded(request.event, len(targets), MAX_FANOUT)
+        return replace(request, targets=targets, tenants=((request.tenant, tenant.revision),))
+
+    def nameless(self, request: PublishRequest, published: Published) -> bool:
+        """Whether reading the request's tenant may tell names of the receipts that nothing else does."""
+        unread = published.duplicate and request.tenants and not self.tenants.of(request.tenant).loaded
+        return bool(unread) and any(not self._name_of(request, published, lane)[0] for lane in published.lanes)
+
+    def publication(self, request: PublishRequest, published: Published) -> Publication:
+        """The receipts of the engine's answer, in the plan's order and then by destination."""
+        named = [(*self._name_of(request, published, lane), lane) for lane in published.lanes]
+        named.sort(key=lambda each: (self._order.get(each[0], len(self._order)), each))
+        receipts = (Receipt(request.pid + lane, binding, destination) for binding, destination, lane in named)
         return Publication(published.duplicate, tuple(receipts))
+
+    def _name_of(self, request: PublishRequest, published: Published, lane: str) -> tuple[str, str]:
+        found = published.names.get(lane) or self._names.get(lane)
+        return found or self.tenants.of(request.tenant).names.get(lane, ("", ""))
 
     def _binding_of(self, event: AnyEventType) -> _Bound:
         bound = self._bound.get(event.name)
-        if bound is None or not bound.targets:
+        if bound is None or not bound.webhooks:
             raise UnboundEvent(
                 f'no webhook of plan "{self._plan_name}" carries "{event.name}": add it to plan.webhook(…)'
             )
@@ -162,8 +197,8 @@ def content_digest(
     return hashlib.blake2b(parts, digest_size=16).digest()
 
 
-def _targets(webhooks: tuple[Webhook, ...]) -> tuple[tuple[Target, ...], float]:
-    targets = tuple(
+def _targets(webhooks: tuple[Webhook, ...]) -> tuple[Target, ...]:
+    return tuple(
         Target(
             lane=lane_of(webhook.name, webhook.name),
             binding=webhook.name,
@@ -173,8 +208,8 @@ def _targets(webhooks: tuple[Webhook, ...]) -> tuple[tuple[Target, ...], float]:
             concurrency=webhook.concurrency,
         )
         for webhook in webhooks
+        if not webhook.subscribers
     )
-    return targets, min((webhook.policy.deadline for webhook in webhooks), default=0.0)
 
 
 def _encoded(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
@@ -12,6 +12,8 @@ from pydantic import BaseModel
 from hookline_sender.arguments import EventOptions, Options, Publish, RawOptions
 from hookline_sender.batching import Coalescer
 from hookline_sender.engine.store import RedisStore
+from hookline_sender.errors import StaleRegistry
+from hookline_sender.matching import MATCHES
 from hookline_sender.publishing import Answer, Batches, Desk
 from hookline_sender.recording import Outlet
 from hookline_shared.errors import HooklineError
@@ -33,9 +35,31 @@ class _Open:
     desk: Desk
     store: RedisStore
     calls: Coalescer[Command[Published], Published]
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def submit(self, request: PublishRequest) -> Published:
-        return await self.calls.submit(self.desk.command(request), len(request.body))
+        answer = await self._ask(request)
+        for _ in range(MATCHES):
+            if not self.desk.outdated(request, answer):
+                break
+            await self._read_tenant(request)
+            if isinstance(answer, StaleRegistry):
+                request = self.desk.matched(request)
+                answer = await self._ask(request)
+        if isinstance(answer, HooklineError):
+            raise answer
+        return answer
+
+    async def _ask(self, request: PublishRequest) -> Answer:
+        try:
+            return await self.calls.submit(self.desk.command(request), len(request.body))
+        except StaleRegistry as stale:
+            return stale
+
+    async def _read_tenant(self, request: PublishRequest) -> None:
+        async with self.reading:  # calls that find a tenant changed at the same time read it once
+            if self.desk.unread(request):
+                self.desk.learn(request, await self.store.run(self.desk.reading(request)))
 
 
 class Publisher(Outlet):
@@ -145,6 +169,7 @@ class Publisher(Outlet):
             InvalidPayload, PayloadTooLarge, UnboundEvent, FanoutExceeded: refused before anything was sent.
             IdentityConflict: the id was published with other content. NamespaceFull: no room, nothing was written.
             WeakDurability, PlanMismatch: the server or the namespace is not what it was. RedisUnavailable: no answer.
+            StaleRegistry: its tenant's destinations changed faster than they could be matched.
         """
         call = Publish.of(event, payload, Options(id, data_ref=data_ref, **options))
         if self._recorder is not None:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from hookline_sender.batching import MAX_BYTES, MAX_CALLS
-from hookline_sender.engine import commands
+from hookline_sender.engine import commands, registry
 from hookline_sender.engine.layout import Layout
 from hookline_sender.engine.records import Published, PublishRequest
-from hookline_sender.errors import NotAllPublished, PlanMismatch, RedisUnavailable, WeakDurability
+from hookline_sender.errors import NotAllPublished, PlanMismatch, RedisUnavailable, StaleRegistry, WeakDurability
 from hookline_sender.publication import Composer, Publication
 from hookline_shared.errors import HooklineError
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hookline_sender.arguments import Publish
     from hookline_sender.deployment import Deployment
     from hookline_sender.engine.commands import Command
+    from hookline_sender.engine.registry import TenantEntries
     from hookline_sender.plan import Plan
 
 Answer = Published | HooklineError
@@ -62,7 +63,30 @@ class Desk:
 
     def publication(self, request: PublishRequest, published: Published) -> Publication:
         """The receipts of the answer to a request."""
-        return self.composer.publication(request.pid, published)
+        return self.composer.publication(request, published)
+
+    def outdated(self, request: PublishRequest, answer: Answer) -> bool:
+        """Whether the tenant is to be read: it is not what the request was matched with, or names are missing."""
+        if isinstance(answer, HooklineError):
+            return isinstance(answer, StaleRegistry)
+        return self.composer.nameless(request, answer)
+
+    def unread(self, request: PublishRequest) -> bool:
+        """Whether nobody has read the request's tenant since the request was matched."""
+        tenant = self.composer.tenants.of(request.tenant)
+        return not tenant.loaded or request.tenants == ((request.tenant, tenant.revision),)
+
+    def reading(self, request: PublishRequest) -> Command[TenantEntries]:
+        """The command that reads the request's tenant; `learn` takes its answer."""
+        return registry.tenant_entries(self.layout, request.tenant)
+
+    def learn(self, request: PublishRequest, entries: TenantEntries) -> None:
+        """Remember the request's tenant as it is now."""
+        self.composer.tenants.learn(request.tenant, entries)
+
+    def matched(self, request: PublishRequest) -> PublishRequest:
+        """The request, matched with what is known of its tenant now. Raises FanoutExceeded."""
+        return self.composer.matched(request)
 
     def publish_many(self, calls: Iterable[Publish]) -> Batches:
         """Publish all calls, in order. Raises what `request` raises before the first batch, and NotAllPublished."""

@@ -9,6 +9,8 @@ from pydantic import BaseModel
 
 from hookline_sender.arguments import EventOptions, Options, Publish, RawOptions
 from hookline_sender.engine.sync_store import SyncStore
+from hookline_sender.errors import StaleRegistry
+from hookline_sender.matching import MATCHES
 from hookline_sender.publishing import Answer, Desk, drive
 from hookline_sender.recording import Outlet
 from hookline_shared.errors import HooklineError
@@ -32,9 +34,33 @@ class _Open:
     def send(self, batch: Sequence[PublishRequest]) -> Sequence[Answer]:
         try:
             self.store.ready()
-            return self.store.run_many([self.desk.command(request) for request in batch])
+            answers = self._ask(batch)
         except HooklineError as error:
             return [error] * len(batch)
+        requests = list(batch)
+        for _ in range(MATCHES):
+            outdated = [i for i, each in enumerate(requests) if self.desk.outdated(each, answers[i])]
+            if not outdated:
+                break
+            self._match_again(requests, answers, outdated)
+        return answers
+
+    def _ask(self, batch: Sequence[PublishRequest]) -> list[Answer]:
+        return list(self.store.run_many([self.desk.command(request) for request in batch]))
+
+    def _match_again(self, requests: list[PublishRequest], answers: list[Answer], outdated: Sequence[int]) -> None:
+        stale = [i for i in outdated if isinstance(answers[i], StaleRegistry)]
+        try:
+            for i in outdated:
+                if self.desk.unread(requests[i]):
+                    self.desk.learn(requests[i], self.store.run(self.desk.reading(requests[i])))
+            for i in stale:
+                requests[i] = self.desk.matched(requests[i])
+            for i, answer in zip(stale, self._ask([requests[i] for i in stale]) if stale else (), strict=True):
+                answers[i] = answer
+        except HooklineError as error:
+            for i in stale:
+                answers[i] = error
 
 
 class SyncPublisher(Outlet):

@@ -138,6 +138,6 @@ def test_an_event_that_only_shares_its_name_with_the_plans_is_refused() -> None:
 def test_receipts_follow_the_plan_and_outlive_a_binding() -> None:
     made = request()
     lanes = [target.lane for target in made.targets]
-    publication = COMPOSER.publication(made.pid, Published(duplicate=True, lanes=("gone" * 4, *reversed(lanes))))
+    publication = COMPOSER.publication(made, Published(duplicate=True, lanes=("gone" * 4, *reversed(lanes))))
     assert [receipt.binding for receipt in publication.receipts] == ["billing", "search", ""]
     assert publication.receipts[2].delivery_id == made.pid + "gone" * 4

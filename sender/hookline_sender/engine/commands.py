@@ -136,7 +136,8 @@ def publish(layout: Layout, request: PublishRequest) -> Command[Published]:
     def parse(raw: list[Any]) -> Published:
         match raw[0]:
             case b"published" | b"duplicate":
-                return Published(raw[0] == b"duplicate", tuple(_text(lane) for lane in raw[1:]))
+                names = {target.lane: (target.binding, target.destination) for target in request.targets}
+                return Published(raw[0] == b"duplicate", tuple(_text(lane) for lane in raw[1:]), names)
             case b"conflict":
                 raise IdentityConflict(request.event, request.event_key)
             case b"full":

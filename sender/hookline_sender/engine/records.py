@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class State(IntEnum):
@@ -123,6 +127,7 @@ class Published:
 
     duplicate: bool
     lanes: tuple[str, ...]
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])  # of the request's targets
 
 
 @dataclass(frozen=True, slots=True)

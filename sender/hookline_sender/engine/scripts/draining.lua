@@ -33,7 +33,8 @@ local function visit(member, limit, now)
     call('ZADD', key('gone'), now + NEXT_WHILE_DEAD, member)
   else
     call('ZREM', key('gone'), member)
-    call('HDEL', key('dst'), id)
+    -- The id may be taken again, by another webhook.
+    if string.sub(call('HGET', key('dst'), id) or '', 1, 17) == '-' .. lane then call('HDEL', key('dst'), id) end
     call('DEL', key('D:' .. lane))
     lanes[lane] = nil
   end

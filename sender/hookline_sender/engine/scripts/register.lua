@@ -23,9 +23,9 @@ end
 if revision_of(tenant) ~= revision then return { 'changed' } end
 
 local entry = { version = next_version(now), paused = known and known.paused or '0', lane = lane, public = ARGV[7] }
-if left_in then
-  call('ZREM', key('gone'), left_in .. id)
-  if call('EXISTS', key('D:' .. left_in)) == 1 then call('HDEL', key('D:' .. left_in), 'g', 'p') end
+if left_in == lane then
+  call('ZREM', key('gone'), lane .. id)
+  call('HDEL', key('D:' .. lane), 'g', 'p')
 end
 call('HSET', key('dst'), id, '+' .. tenant)
 save(tenant, id, entry, ARGV[8], entry.version)
