@@ -15,12 +15,10 @@ import pytest
 from hookline_sender.cli.processes import Child, ChildFailed
 from tests.support import eventually, python, run
 from tests.support_cli import finished, hookline, said
+from tests.support_processes import MARK, marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-PROCESSES = Path("/proc")
-MARK = "DEMO_TEST_MARK"
 
 
 @pytest.fixture
@@ -36,21 +34,6 @@ def environ(place: Path) -> dict[str, str]:
     return {"TMPDIR": str(place), MARK: secrets.token_hex(8)}
 
 
-def processes(environ: dict[str, str]) -> list[int]:
-    """Processes that the demo started, and itself: they all have its environment."""
-    if not PROCESSES.is_dir():
-        pytest.skip("needs /proc")
-    mark = f"{MARK}={environ[MARK]}".encode()
-    return [int(each.name) for each in PROCESSES.iterdir() if each.name.isdigit() and mark in _environment(each)]
-
-
-def _environment(process: Path) -> bytes:
-    try:
-        return (process / "environ").read_bytes()
-    except OSError:
-        return b""
-
-
 def test_the_demo_keeps_its_promises_and_leaves_nothing_behind(place: Path, environ: dict[str, str]) -> None:
     status, out, err = finished("demo", "--events", "40", environ=environ)
     assert status == 0, out + err
@@ -59,7 +42,7 @@ def test_the_demo_keeps_its_promises_and_leaves_nothing_behind(place: Path, envi
     assert "40/40" in err
     assert "120/120" in err
     assert list(place.iterdir()) == []
-    assert processes(environ) == []
+    assert marked(environ) == []
 
 
 def test_the_result_can_be_read_by_a_program(environ: dict[str, str]) -> None:
@@ -85,7 +68,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(
         demo.send_signal(number)
         demo.communicate()
         assert demo.returncode == status
-    eventually(lambda: not processes(environ) and not list(place.iterdir()))
+    eventually(lambda: not marked(environ) and not list(place.iterdir()))
 
 
 def test_a_process_that_ends_by_itself_is_reported_with_its_last_words() -> None:

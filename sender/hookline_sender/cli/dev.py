@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import importlib.util
 import os
+import shlex
 import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -47,6 +48,9 @@ class WithCommand(TyperCommand):
         if SEPARATOR in args:
             place = args.index(SEPARATOR)
             ctx.obj, args = tuple(args[place + 1 :]), args[:place]
+        elif len(words := [each for each in args if not each.startswith("-")]) > 1:
+            command = shlex.join(args[args.index(words[1]) :])
+            ctx.fail(f"put {SEPARATOR} before the command: hookline dev {words[0]} {SEPARATOR} {command}")
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - same
