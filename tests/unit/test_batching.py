@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hookline_sender.batching import MAX_BYTES, Call, Coalescer, take
+from hookline_sender.batching import MAX_BYTES, Call, Coalescer, share, take
 from hookline_shared.errors import HooklineError
 from tests.support import run
 
@@ -35,9 +35,14 @@ def test_calls_of_one_moment_share_a_batch() -> None:
         wire = Wire()
         calls: Coalescer[int, int] = Coalescer(wire.send)
         assert await asyncio.gather(*(calls.submit(n, 1) for n in range(100))) == list(range(100))
-        assert [len(batch) for batch in wire.batches] == [64, 36]
+        assert [len(batch) for batch in wire.batches] == [64, 18, 18]
 
     run(go())
+
+
+@pytest.mark.parametrize(("waiting", "most"), [(1, 64), (32, 64), (50, 25), (63, 32), (100, 64)])
+def test_callers_of_one_half_work_while_redis_does(waiting: int, most: int) -> None:
+    assert share(waiting) == most
 
 
 def test_the_next_batch_gathers_while_one_is_in_flight() -> None:
