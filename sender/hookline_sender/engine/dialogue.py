@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 Reply = Any
-RawCommand = tuple[str | bytes | int, ...]
+# Numbers go as text: hiredis crashes the process when a signal's handler raises while it writes an integer.
+RawCommand = tuple[str | bytes, ...]
 
 _log = logging.getLogger("hookline_sender")
 
@@ -169,7 +170,7 @@ class Dialogue:
     def _confirmation(self, batch: Sequence[Command[Any]]) -> list[RawCommand]:
         wanted = self._deployment.min_replicas
         if wanted and any(_publishes(command) for command in batch):
-            return [("WAIT", wanted, _WAIT_MS)]
+            return [("WAIT", str(wanted), str(_WAIT_MS))]
         return []
 
     def _attempted(self, act: Callable[[], Flow[R]], *, repeat: bool) -> Flow[R]:
@@ -233,8 +234,13 @@ def _publishes(command: Command[Any]) -> bool:
 
 
 def _evalsha(command: Command[Any]) -> RawCommand:
-    return ("EVALSHA", command.script.sha, len(command.keys), *command.keys, *command.args)
+    return ("EVALSHA", command.script.sha, *_operands(command))
 
 
 def _eval(command: Command[Any]) -> RawCommand:
-    return ("EVAL", command.script.source, len(command.keys), *command.keys, *command.args)
+    return ("EVAL", command.script.source, *_operands(command))
+
+
+def _operands(command: Command[Any]) -> RawCommand:
+    args = (b"%d" % arg if isinstance(arg, int) else arg for arg in command.args)
+    return (str(len(command.keys)), *command.keys, *args)

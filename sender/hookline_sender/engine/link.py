@@ -107,7 +107,7 @@ async def _reply(connection: AbstractConnection) -> Reply | ResponseError:
     try:
         return await read()
     except ResponseError as refused:
-        return refused
+        return refused.with_traceback(None)  # it would hold the frames it came through, and with them this connection
 
 
 __all__ = ["Link", "connection_pool"]

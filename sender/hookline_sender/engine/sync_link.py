@@ -93,7 +93,7 @@ def _reply(connection: Any) -> Reply:  # noqa: ANN401
     try:
         return connection.read_response()
     except ResponseError as refused:
-        return refused
+        return refused.with_traceback(None)  # it would hold the frames it came through, and with them this connection
 
 
 __all__ = ["SyncLink"]
