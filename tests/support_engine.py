@@ -66,13 +66,16 @@ class Lane:
     ordered: bool = False
     cap: int = 50
     deadline: float = DAY
+    config: int = 0
 
     @property
     def id(self) -> str:
         return lane_of(self.binding, self.name)
 
     def target(self) -> Target:
-        return Target(self.id, self.binding, self.name, self.ordered, round(self.deadline * 1000), self.cap)
+        return Target(
+            self.id, self.binding, self.name, self.ordered, round(self.deadline * 1000), self.cap, self.config
+        )
 
 
 def untyped_client(url: str) -> Any:
@@ -87,7 +90,8 @@ class Engine:
     def __init__(self, url: str, namespace: str, plan: Plan | None = None, **limits: Any) -> None:
         self.plan = plan or plan_of()
         self.layout = Layout(namespace)
-        self.limits = {"max_records": 100_000, "retention": DAY, "dead_retention": 7 * DAY, **limits}
+        roomy = {"max_records": 100_000, "max_per_destination": 100_000, "max_dead": 100_000}
+        self.limits = {**roomy, "retention": DAY, "dead_retention": 7 * DAY, **limits}
         self.redis: Any = untyped_client(url)
         self.now_ms = 0
         self.bind()
@@ -118,6 +122,8 @@ class Engine:
             max_records=told["max_records"],
             retention_ms=round(told["retention"] * 1000),
             dead_retention_ms=round(told["dead_retention"] * 1000),
+            max_per_destination=told["max_per_destination"],
+            max_dead=told["max_dead"],
         )
 
     def request(

@@ -33,7 +33,7 @@ from hookline_sender.errors import (
 )
 from hookline_sender.plan import Plan, Webhook
 from hookline_sender.policy import DeliveryPolicy, HooklineWarning
-from hookline_sender.publication import Publication, Receipt
+from hookline_sender.publication import Publication, Receipt, Skipped
 from hookline_shared.errors import HooklineError, InvalidEventType, InvalidSigningKey
 from hookline_shared.event import DomainEvent, EventType
 from hookline_shared.keys import SigningKey
@@ -82,6 +82,7 @@ __all__ = [
     "RedisUnavailable",
     "Redrive",
     "SigningKey",
+    "Skipped",
     "State",
     "SyncPublisher",
     "UnboundEvent",

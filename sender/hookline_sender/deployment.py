@@ -53,6 +53,9 @@ class Deployment:
     retention, dead_retention: 60 s to 30 days, how long finished and failed publications are kept.
     ledger_horizon: how long receivers remember deliveries.
     max_records: most unfinished tasks in the namespace.
+    max_per_destination: most tasks of one destination, dead letters included; None is a twentieth of max_records. One
+        without room is skipped if it was registered; a static webhook refuses the publication.
+    max_dead: most dead letters; None is max_records. Beyond it, destinations that have some already get no more tasks.
     durability: "verified" checks the server's settings; "asserted" trusts you; "unsafe_volatile" is for development.
     min_replicas: replicas that must confirm a publication.
     key_encryption_key_env: name of the variable with the keys that seal registered destinations.
@@ -68,6 +71,8 @@ class Deployment:
     dead_retention: float = 7 * _DAY
     ledger_horizon: float = 7 * _DAY
     max_records: int = 100_000
+    max_per_destination: int | None = None
+    max_dead: int | None = None
     durability: Durability = "verified"
     min_replicas: int = 0
     key_encryption_key_env: str = "HOOKLINE_KEY_ENCRYPTION_KEY"
@@ -89,6 +94,11 @@ class Deployment:
         if type(self.max_records) is not int or type(self.min_replicas) is not int:
             raise InvalidDeployment("max_records and min_replicas are whole numbers")
         _in_range("max_records", self.max_records, 1, 100_000_000)
+        for name, given in (("max_per_destination", self.max_per_destination), ("max_dead", self.max_dead)):
+            if given is not None:
+                if type(given) is not int:
+                    raise InvalidDeployment(f"{name} is a whole number or None")
+                _in_range(name, given, 1, 100_000_000)
         _in_range("min_replicas", self.min_replicas, 0, 16)
         if not _VARIABLE.fullmatch(self.key_encryption_key_env):
             raise InvalidDeployment("key_encryption_key_env is the name of an environment variable, not its value")
@@ -122,6 +132,16 @@ class Deployment:
         if grant in self.grants or any(fnmatchcase(grant, pattern) for pattern in self.grants):
             return
         raise NotGranted(action, grant)
+
+    @property
+    def most_per_destination(self) -> int:
+        """max_per_destination, or its default."""
+        return self.max_per_destination or max(1, self.max_records // 20)
+
+    @property
+    def most_dead(self) -> int:
+        """max_dead, or its default."""
+        return self.max_dead or self.max_records
 
     @property
     def lease_ms(self) -> int:

@@ -6,10 +6,10 @@ HooklineError
 ├── UnboundEvent           no binding of the plan carries the event
 ├── FanoutExceeded         more than 128 tasks from one publication
 ├── IdentityConflict       same id, other content
-├── NamespaceFull          max_records reached or Redis out of memory
+├── NamespaceFull          a limit of the deployment reached or Redis out of memory
 ├── NotAllPublished        some of publish_many's events were not published
 ├── NotGranted             a grant is missing
-├── StaleRegistry          registered destinations changed faster than a publication could match them
+├── StaleRegistry          registered destinations changed faster than they could be read
 ├── InvalidDestination     a destination cannot be registered like that
 ├── UnknownDestination     no registered destination has that id
 ├── DestinationBusy        the id was removed and still has tasks
@@ -85,11 +85,16 @@ class IdentityConflict(HooklineError):
 
 
 class NamespaceFull(HooklineError):
-    """No room for the publication; nothing was written."""
+    """No room for the publication; nothing was written. `destination` names the one without room, None when it is all.
 
-    def __init__(self, reason: str, *, records: int | None = None, limit: int | None = None) -> None:
+    records, limit: how many count against which limit; None when Redis' memory is what is full.
+    """
+
+    def __init__(
+        self, reason: str, *, records: int | None = None, limit: int | None = None, destination: str | None = None
+    ) -> None:
         super().__init__(reason)
-        self.records, self.limit = records, limit
+        self.records, self.limit, self.destination = records, limit, destination
 
 
 class NotAllPublished(HooklineError):
@@ -120,14 +125,7 @@ class NotGranted(HooklineError):
 
 
 class StaleRegistry(HooklineError):
-    """Registered destinations kept changing while a publication was matched with them; nothing was published."""
-
-    def __init__(self, event: str, id: str) -> None:  # noqa: A002 - the public keyword of publish
-        super().__init__(
-            f'"{event}" with id {id!r} was not published: registered destinations of its tenant kept changing; '
-            "publish it again with the same id"
-        )
-        self.event, self.id = event, id
+    """Registered destinations kept changing while something was decided on them; nothing was written. Repeat it."""
 
 
 class InvalidDestination(HooklineError):

@@ -45,14 +45,26 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """A destination that had no room for a task. Names are empty when nothing knows the destination any more."""
+
+    binding: str
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
 class Publication:
     """What publish did. `duplicate`: the same identity and content were there before, and these are its receipts.
 
     Without receipts nobody has subscribed to the event: it is known under its id all the same.
+
+    skipped: registered destinations that had no room and get nothing of this publication; see
+        Deployment.max_per_destination and max_dead.
     """
 
     duplicate: bool
     receipts: tuple[Receipt, ...]
+    skipped: tuple[Skipped, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +167,8 @@ class Composer:
         named = [(*self._name_of(request, published, lane), lane) for lane in published.lanes]
         named.sort(key=lambda each: (self._order.get(each[0], len(self._order)), each))
         receipts = (Receipt(request.pid + lane, binding, destination) for binding, destination, lane in named)
-        return Publication(published.duplicate, tuple(receipts))
+        skipped = sorted(self._name_of(request, published, lane) for lane in published.skipped)
+        return Publication(published.duplicate, tuple(receipts), tuple(Skipped(*names) for names in skipped))
 
     def _name_of(self, request: PublishRequest, published: Published, lane: str) -> tuple[str, str]:
         found = published.names.get(lane) or self._names.get(lane)

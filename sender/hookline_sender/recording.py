@@ -118,7 +118,9 @@ class Recorder:
 
         def perform(batch: Sequence[PublishRequest]) -> list[Answer]:
             answers = [self._answer(request) for request in batch]
-            for call, request, answer in zip(kept, batch, answers, strict=False):
+            for request, answer, call in zip(
+                batch, answers, kept, strict=False
+            ):  # `kept` last: zip takes none too many
                 if not isinstance(answer, HooklineError):
                     self._keep(call, request, self._desk.publication(request, answer))
             return answers
@@ -144,7 +146,7 @@ class Recorder:
                 self._known[request.pid] = request
                 self._tasks += len(request.targets)
         word = b"published" if known is None else b"duplicate"
-        return [word, *(target.lane.encode() for target in (known or request).targets)]
+        return [word, 0, *(target.lane.encode() for target in (known or request).targets)]
 
     def _keep(self, call: Publish, request: PublishRequest, publication: Publication) -> None:
         if not publication.duplicate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hookline_sender import Deployment, DestinationRef, InvalidDeployment, NotGr
 from hookline_sender.deployment import default_ref
 
 SECRET = "redis://user:hush@redis.internal:6379/3"
+DEFAULTS = Deployment(SECRET, namespace="shop")
 
 
 def plan() -> Plan:
@@ -80,6 +82,10 @@ def test_a_wrong_environment_is_refused_by_name(environ: dict[str, str], named: 
         {"dead_retention": 30 * 86_400 + 1},
         {"max_records": 0},
         {"max_records": 1e5},
+        {"max_per_destination": 0},
+        {"max_per_destination": 5.0},
+        {"max_dead": 0},
+        {"max_dead": True},
         {"min_replicas": -1},
     ],
     ids=str,
@@ -143,3 +149,11 @@ def test_a_deployment_does_not_follow_changes_of_what_it_was_given() -> None:
     deployment = Deployment(SECRET, namespace="shop", destinations=given)
     given.clear()
     assert deployment.ref_of("billing") == DestinationRef("A", "B")
+
+
+def test_limits_that_are_not_given_follow_from_the_namespaces_own() -> None:
+    assert (DEFAULTS.most_per_destination, DEFAULTS.most_dead) == (5_000, 100_000)
+    tiny = replace(DEFAULTS, max_records=10)
+    assert (tiny.most_per_destination, tiny.most_dead) == (1, 10)
+    own = replace(DEFAULTS, max_per_destination=7, max_dead=3)
+    assert (own.most_per_destination, own.most_dead) == (7, 3)

@@ -55,4 +55,4 @@ def environment(redis_url: str, receiver_url: str, keys: Mapping[str, SigningKey
 
 def deployment(environ: Mapping[str, str]) -> Deployment:
     """The deployment of those variables, with the demo's short lease."""
-    return replace(Deployment.from_env(plan, environ), lease=LEASE)
+    return replace(Deployment.from_env(plan, environ), lease=LEASE, max_per_destination=100_000)

@@ -67,6 +67,8 @@ def bind(
     max_records: int,
     retention_ms: int,
     dead_retention_ms: int,
+    max_per_destination: int,
+    max_dead: int,
 ) -> Command[None]:
     """Tie the namespace to a plan. `bindings`: (name, signature of kind and ordering, encoded policy)."""
     args: list[Arg] = [
@@ -76,6 +78,8 @@ def bind(
         max_records,
         retention_ms,
         dead_retention_ms,
+        max_per_destination,
+        max_dead,
         len(bindings),
     ]
     for name, signature, policy in bindings:
@@ -137,7 +141,8 @@ def publish(layout: Layout, request: PublishRequest) -> Command[Published]:
         match raw[0]:
             case b"published" | b"duplicate":
                 names = {target.lane: (target.binding, target.destination) for target in request.targets}
-                return Published(raw[0] == b"duplicate", tuple(_text(lane) for lane in raw[1:]), names)
+                lanes, first = tuple(_text(lane) for lane in raw[2:]), raw[1]
+                return Published(raw[0] == b"duplicate", lanes[first:], names, lanes[:first])
             case b"conflict":
                 raise IdentityConflict(request.event, request.event_key)
             case b"full":
@@ -147,14 +152,33 @@ def publish(layout: Layout, request: PublishRequest) -> Command[Published]:
                     records=int(raw[1]),
                     limit=int(raw[2]),
                 )
+            case b"crowded":
+                raise _crowded(*map(_text, raw[1:3]), held=raw[3], limit=raw[4])
             case b"stale":
-                raise StaleRegistry(request.event, request.event_key)
+                raise StaleRegistry(
+                    f'"{request.event}" with id {request.event_key!r} was not published: its tenant\'s destinations '
+                    "kept changing; publish it again with the same id"
+                )
             case b"revision":
                 raise RevisionUnknown(f"revision {request.revision} is not stored: bind the plan again")
             case _:
                 raise _unbound(layout)
 
     return Command(script("publish"), (layout.meta,), tuple(args), parse)
+
+
+def _crowded(destination: str, setting: str, *, held: int, limit: int) -> NamespaceFull:
+    what = {
+        "max_per_destination": f'the destination of webhook "{destination}" has {held} tasks, dead letters included',
+        "max_dead": f'there are {held} dead letters, and some are of webhook "{destination}"',
+    }[setting]
+    return NamespaceFull(
+        f"{what}, and {setting} is {limit}: see why it is not served, redrive or wait out its dead letters, or raise "
+        f"{setting} if Redis has the memory",
+        records=held,
+        limit=limit,
+        destination=destination,
+    )
 
 
 def _settlement_args(settlement: Settlement) -> tuple[Arg, ...]:

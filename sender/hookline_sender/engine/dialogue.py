@@ -126,6 +126,8 @@ class Dialogue:
             max_records=self._deployment.max_records,
             retention_ms=self._deployment.retention_ms,
             dead_retention_ms=self._deployment.dead_retention_ms,
+            max_per_destination=self._deployment.most_per_destination,
+            max_dead=self._deployment.most_dead,
         )
 
     def _check(self) -> Flow[None]:

@@ -123,11 +123,15 @@ class PublishRequest:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The script's answer: `lanes` are those of the first publication under this identity."""
+    """The script's answer: `lanes` are those of the first publication under this identity.
+
+    skipped: lanes that had no room for a task then.
+    """
 
     duplicate: bool
     lanes: tuple[str, ...]
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])  # of the request's targets
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

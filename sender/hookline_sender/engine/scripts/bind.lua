@@ -1,7 +1,7 @@
 -- Ties the namespace to a plan. Additive changes pass; a binding that was removed or changed is refused while it has
 -- unfinished tasks. Sent again with the same plan it changes nothing but limits.
--- ARGV: layout, fingerprint, revision, max_records, retention_ms, dead_retention_ms, bindings n, (name, signature,
--- policy)…, events…
+-- ARGV: layout, fingerprint, revision, max_records, retention_ms, dead_retention_ms, max_per_destination, max_dead,
+-- bindings n, (name, signature, policy)…, events…
 local DAY = 86400000
 local layout, fingerprint, revision = ARGV[1], ARGV[2], ARGV[3]
 local now, meta = clock(), {}
@@ -14,8 +14,8 @@ local function put(name, fields)
   for i = 1, #fields, 1000 do call('HSET', name, unpack(fields, i, math.min(i + 999, #fields))) end
 end
 
-local declared, last = {}, 7 + 3 * tonumber(ARGV[7])
-for i = 8, last, 3 do declared[ARGV[i]] = ARGV[i + 1] end
+local declared, last = {}, 9 + 3 * tonumber(ARGV[9])
+for i = 10, last, 3 do declared[ARGV[i]] = ARGV[i + 1] end
 
 -- What the plan would take from the namespace: bindings that it does not declare, or declares differently.
 local function taken()
@@ -67,7 +67,7 @@ end
 
 if call('EXISTS', key('plan:' .. revision)) == 0 then
   local fields = { 'v', call('HINCRBY', KEYS[1], 'revisions', 1) }
-  for i = 8, last, 3 do
+  for i = 10, last, 3 do
     fields[#fields + 1] = 'p:' .. ARGV[i]
     fields[#fields + 1] = ARGV[i + 2]
   end
@@ -88,5 +88,5 @@ for field, bound in pairs(meta) do
   end
 end
 call('HSET', KEYS[1], 'rev:' .. revision, now, 'max_records', ARGV[4], 'retention_ms', ARGV[5],
-  'dead_retention_ms', ARGV[6])
+  'dead_retention_ms', ARGV[6], 'max_per_destination', ARGV[7], 'max_dead', ARGV[8])
 return { 'bound' }

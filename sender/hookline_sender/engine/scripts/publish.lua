@@ -2,7 +2,8 @@
 -- an acknowledged event without tasks, or tasks without their body. Everything is checked before the first write.
 -- ARGV: pid, nonce, fingerprint, revision, digest, event index, envelope, trace, delay ms, aggregate, tenants n,
 -- (tenant, revision it was matched with)…, then eight for each task: lane, binding, destination, ordered, deadline ms,
--- concurrency, config version, paused.
+-- concurrency, config version (0 for a static destination), paused.
+-- Answers the receipts' lanes after the number of those skipped for want of room, and their lanes.
 local pid, nonce, fingerprint, revision, digest = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local delay, aggregate, first = tonumber(ARGV[9]), ARGV[10], 12 + 2 * tonumber(ARGV[11])
 local now = clock()
@@ -12,7 +13,11 @@ local head = call('HGET', key('S:' .. pid), 'h')
 if head then
   local known, _, _, _, _, _, _, by = struct.unpack(HEAD, head)
   if known ~= digest then return { 'conflict' } end
-  local answer = { by == nonce and 'published' or 'duplicate' }
+  local answer, skipped = { by == nonce and 'published' or 'duplicate', 0 }, call('HGET', key('S:' .. pid), 'k') or ''
+  for lane in string.gmatch(skipped, string.rep('.', 16)) do
+    answer[2] = answer[2] + 1
+    answer[#answer + 1] = lane
+  end
   for _, field in ipairs(call('HKEYS', key('S:' .. pid))) do
     if #field == 16 then answer[#answer + 1] = field end
   end
@@ -24,9 +29,33 @@ for i = 12, first - 1, 2 do
 end
 local version = tonumber(call('HGET', key('plan:' .. revision), 'v'))
 if not version then return { 'revision' } end
-local tasks = (#ARGV - first + 1) / 8
-local open = tonumber(call('HGET', key('cnt'), 'open')) or 0
-local limit = tonumber(call('HGET', KEYS[1], 'max_records'))
+local limits = call('HMGET', KEYS[1], 'max_records', 'max_per_destination', 'max_dead')
+local open, limit = tonumber(call('HGET', key('cnt'), 'open')) or 0, tonumber(limits[1])
+local most, most_dead = tonumber(limits[2]) or math.huge, tonumber(limits[3]) or math.huge
+local dead = call('ZCARD', key('dead'))
+
+-- The limit that a destination has reached, and how much counts against it; nil when it has room. One with dead letters
+-- must not fill the ledger with more of them. A lane that cannot be read is not judged: it is set aside below.
+local function full(lane)
+  local held = tonumber(redis.pcall('HGET', key('D:' .. lane), 'o')) or 0
+  local own = dead > 0 and redis.pcall('ZCARD', key('dead:' .. lane))
+  if type(own) ~= 'number' then own = 0 end
+  if held + own >= most then return 'max_per_destination', held + own, most end
+  if own > 0 and dead >= most_dead then return 'max_dead', dead, most_dead end
+end
+
+local targets, skipped = {}, {}
+for i = first, #ARGV, 8 do
+  local name, held, most_held = full(ARGV[i])
+  if not name then
+    targets[#targets + 1] = i
+  elseif ARGV[i + 6] ~= '0' then
+    skipped[#skipped + 1] = ARGV[i]
+  else
+    return { 'crowded', ARGV[i + 1], name, held, most_held }
+  end
+end
+local tasks = #targets
 if open + tasks > limit then return { 'full', open, limit } end
 
 -- Without tasks nobody needs the envelope; what is left is the identity, for its retention.
@@ -34,7 +63,7 @@ if tasks > 0 then call('SET', key('P:' .. pid), ARGV[7]) else call('ZADD', key('
 local created = math.floor(now / 1000)
 local fields = { 'h', struct.pack(HEAD, digest, now, tasks, bytes(revision), bytes(fingerprint), aggregate,
   tonumber(ARGV[6]), nonce), 't', ARGV[8] }
-for i = first, #ARGV, 8 do
+for _, i in ipairs(targets) do
   fields[#fields + 1] = ARGV[i]
   fields[#fields + 1] = pack_record({
     state = delay > 0 and WAITING or ACCEPTED, flags = F_QUEUED + (ARGV[i + 3] == '1' and F_ORDERED or 0),
@@ -43,6 +72,7 @@ for i = first, #ARGV, 8 do
 end
 -- `o` counts the tasks that still need the body; a single task needs no counter.
 if tasks > 1 then fields[#fields + 1] = 'o'; fields[#fields + 1] = tasks end
+if #skipped > 0 then fields[#fields + 1] = 'k'; fields[#fields + 1] = table.concat(skipped) end
 call('HSET', key('S:' .. pid), unpack(fields))
 
 local function lane_of(i)
@@ -80,14 +110,15 @@ local function enqueue(i)
   return call('ZADD', set, 'LT', 'CH', due, lane) == 1 and delay == 0
 end
 
-local answer, wake = { 'published' }, false
-for i = first, #ARGV, 8 do
+local answer, wake = { 'published', #skipped, unpack(skipped) }, false
+for _, i in ipairs(targets) do
   homes[ARGV[i]] = ARGV[i + 1]
   wake = guarded(ARGV[i], now, enqueue, i) or wake
   count('o:' .. ARGV[i + 1], 1)
   answer[#answer + 1] = ARGV[i]
 end
 count('open', tasks)
+count('skipped', #skipped)
 count('n:' .. revision, 1)
 flush_counts()
 if wake then call('PUBLISH', key('wake'), '') end
