@@ -20,17 +20,20 @@ from typing import TYPE_CHECKING
 
 from hookline_sender import destinations, webhook
 from hookline_sender.engine.records import Dead, Outcome, Released, Retry, Settlement
-from hookline_sender.errors import InvalidDeployment, UnsafeDestination
-from hookline_sender.policy import DeliveryPolicy, next_delay
+from hookline_sender.errors import InvalidDeployment, UnknownDestination, UnsafeDestination
+from hookline_sender.pacing import PACING
+from hookline_sender.policy import DeliveryPolicy
 from hookline_shared.errors import InvalidSigningKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from hookline_sender.deployment import Deployment
+    from hookline_sender.destinations import ResolvedDestination
     from hookline_sender.egress.transport import Transport
     from hookline_sender.engine.records import ClaimedTask
     from hookline_sender.plan import Plan
+    from hookline_sender.registered import Registered
 
 log = logging.getLogger(__name__)
 
@@ -77,18 +80,29 @@ def settlement(claim: Claim, outcome: Outcome, rand: float) -> Settlement:
         if task.attempt >= claim.policy.attempts:
             outcome = Dead(outcome.code, outcome.duration_ms, outcome.status)
         else:
-            delay_ms = round(next_delay(claim.policy, task.attempt, rand, outcome.retry_after) * 1000)
+            delay = PACING.retry_delay(claim.policy, task.attempt, rand, retry_after=outcome.retry_after)
+            delay_ms = round(delay * 1000)
     return Settlement(task.delivery_id, task.token, outcome, delay_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """Makes attempts. URL and keys come from `environ` (None: the process' environment), read anew every time."""
+    """Makes attempts.
+
+    URL and keys of static destinations come from `environ` (None: the process' environment), read anew every time;
+    those of registered ones from `registered`.
+    """
 
     plan: Plan
     deployment: Deployment
     transport: Transport
     environ: Mapping[str, str] | None = None
+    registered: Registered | None = None
+
+    async def prepare(self, tasks: Iterable[ClaimedTask]) -> None:
+        """Read what attempts of `tasks` will need. Raises HooklineError when Redis does not answer."""
+        if self.registered is not None:
+            await self.registered.load(tasks)
 
     async def make(self, claim: Claim) -> Outcome:
         """The attempt's outcome, always. Cancelling it is the worker's way to interrupt: that is an outcome as well."""
@@ -104,9 +118,8 @@ class Attempts:
 
     async def _post(self, claim: Claim, started: float, sent: _Sent) -> Outcome:
         task = claim.task
-        profile = self.plan.webhooks[task.binding].profile
         event = self.plan.events.get(task.event)
-        destination = destinations.resolve(self.deployment, task.destination, self.environ, profile=profile)
+        destination = self._resolved(task, claim.clock.at(started))
         return await webhook.attempt(
             task,
             destination,
@@ -117,6 +130,12 @@ class Attempts:
             on_sent=sent,
             name_event=event is not None and event.body != "event",
         )
+
+    def _resolved(self, task: ClaimedTask, now_ms: int) -> ResolvedDestination:
+        profile = self.plan.webhooks[task.binding].profile
+        if task.config and self.registered is not None:
+            return self.registered.resolve(task, profile=profile, now_ms=now_ms)
+        return destinations.resolve(self.deployment, task.destination, self.environ, profile=profile)
 
 
 class _LeaseDoubted(Exception):
@@ -144,7 +163,7 @@ def _failed(error: BaseException, delivery_id: str, *, sent: bool, duration_ms: 
     match error:
         case asyncio.CancelledError():
             return Retry("interrupted", duration_ms) if sent else Released()
-        case _LeaseDoubted():
+        case _LeaseDoubted() | UnknownDestination():  # the engine knows what becomes of it
             return Released()
         case InvalidDeployment() | InvalidSigningKey():
             log.warning("%s cannot be delivered yet: %s", delivery_id, error)

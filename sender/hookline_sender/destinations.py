@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedDestination:
-    """A destination for one attempt. `keys` newest first; `profile` says how they sign. The repr hides URL and keys."""
+    """A destination for one attempt. `keys` newest first; `profile` says how they sign. The repr hides secrets."""
 
     name: str
     url: str = field(repr=False)
     keys: tuple[SigningKey, ...] = field(repr=False)
     profile: str = "axiom"
+    headers: tuple[tuple[bytes, bytes], ...] = field(default=(), repr=False)  # its own, sent with every request
 
 
 def resolve(

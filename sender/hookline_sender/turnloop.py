@@ -214,7 +214,8 @@ class TurnLoop:
     async def _accept(self, turn: _Turn, answer: TurnAnswer, received: float) -> None:
         try:
             await self._policies.load(answer.tasks)
-        except HooklineError as error:  # what has no policy now is given back below
+            await self._attempts.prepare(answer.tasks)
+        except HooklineError as error:  # what has no policy or no destination now is given back
             self._turn_trouble.met(str(error))
         clock = RedisClock(answer.now_ms, received)
         for task in answer.tasks:

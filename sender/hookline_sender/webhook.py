@@ -131,7 +131,8 @@ def _headers(
         event=task.event if name_event else None,
         body=task.body,
     )
-    return [(b"content-type", task.content_type.encode("ascii")), (b"user-agent", _user_agent()), *signed]
+    content_type = (b"content-type", task.content_type.encode("ascii"))
+    return [content_type, (b"user-agent", _user_agent()), *destination.headers, *signed]
 
 
 def _detail(response: WireResponse) -> str:

@@ -20,6 +20,7 @@ from hookline_sender.engine.layout import Layout
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.errors import InvalidPlan, RedisUnavailable
 from hookline_sender.policies import Policies
+from hookline_sender.registered import Registered
 from hookline_sender.turning import Asker, backoff
 from hookline_sender.turnloop import TurnLoop
 
@@ -150,7 +151,7 @@ class Worker:
             store,
             layout,
             Asker(worker_id(), plan.fingerprint, tuple(plan.webhooks), deployment.lease_ms, os.urandom),
-            Attempts(plan, deployment, transport, self._environ),
+            Attempts(plan, deployment, transport, self._environ, Registered(store, deployment, self._environ)),
             policies=Policies(store, layout, plan),
             concurrency=self._concurrency,
             rand=self._rand,

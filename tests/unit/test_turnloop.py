@@ -89,6 +89,9 @@ class Work:
         self.begun: list[str] = []
         self.claims: list[Claim] = []
 
+    async def prepare(self, tasks: Any) -> None:
+        """Static destinations need nothing."""
+
     async def make(self, claim: Claim) -> Outcome:
         self.claims.append(claim)
         self.begun.append(claim.task.delivery_id)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookline_sender.engine.lua import Command, script
 from hookline_sender.errors import DestinationBusy, InvalidDestination, PlanMismatch, UnknownDestination
+from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +72,7 @@ class Draft:
     decided_on: str
 
 
-class Changed(UnknownDestination):
+class Changed(HooklineError):
     """Somebody else changed what the draft was decided on: look again and repeat."""
 
 
@@ -154,7 +155,7 @@ def _written(layout: Layout, draft: Draft, raw: list[Any]) -> Entry:
         case b"registered" | b"configured":
             return Entry(draft.id, int(raw[1]), raw[2] == b"1", draft.lane, draft.public)
         case b"changed":
-            raise Changed(draft.id)
+            raise Changed(f"destination {draft.id!r} or its tenant was changed meanwhile: look again and repeat")
         case b"unknown":
             raise UnknownDestination(draft.id)
         case b"busy":

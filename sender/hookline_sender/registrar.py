@@ -1,0 +1,242 @@
+"""Registering customers' endpoints: what a service calls on their behalf, while it publishes and workers deliver.
+
+A change is decided on what was read, and written by a script that refuses it when that is not so any more; then it is
+decided again. So of two that register or rotate at the same time none undoes what the other did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from random import random
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+from hookline_sender.deployment import Deployment
+from hookline_sender.egress.urls import parse_url
+from hookline_sender.engine import registry
+from hookline_sender.engine.registry import Changed
+from hookline_sender.engine.store import RedisStore
+from hookline_sender.enrolment import (
+    MAX_OVERLAP,
+    check_events,
+    check_fanout,
+    keys_to_register,
+    rotated,
+    webhook_of,
+)
+from hookline_sender.errors import InvalidDestination, StaleRegistry, UnknownDestination
+from hookline_sender.matching import snapshot_of
+from hookline_sender.registration import Destination, Registration, Secrets, decode_subscription
+from hookline_sender.vault import Vault, described
+from hookline_shared.errors import HooklineError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from hookline_sender.engine.commands import Command
+    from hookline_sender.engine.registry import Entry, Found
+    from hookline_sender.plan import Plan
+    from hookline_shared.keys import SigningKey
+
+R = TypeVar("R")
+
+TRIES: Final = 32
+"""How often a change is decided before it gives up: each time somebody changed something in the middle of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    deployment: Deployment
+    store: RedisStore
+
+    async def run(self, command: Command[R]) -> R:
+        await self.store.ready()
+        return await self.store.run(command)
+
+    async def lookup(self, id: str) -> tuple[Found | None, int]:  # noqa: A002 - the public name
+        looked_up = await self.run(registry.lookup(self.store.layout, [id]))
+        return looked_up.found[0], looked_up.now_ms
+
+    async def find(self, id: str) -> tuple[Found, int]:  # noqa: A002 - the public name
+        found, now_ms = await self.lookup(id)
+        if found is None:
+            raise UnknownDestination(id)
+        return found, now_ms
+
+    async def granted(self, id: str) -> None:  # noqa: A002 - the public name
+        found, _ = await self.find(id)
+        self.require(decode_subscription(found.entry.public).webhook)
+
+    def require(self, webhook: str) -> None:
+        self.deployment.require(f"register:webhook:{webhook}", f'changing destinations of "{webhook}"')
+
+
+class Destinations:
+    """The registered destinations of one plan's webhooks. Making one does no I/O; open it with `async with`.
+
+    deployment: None means Deployment.from_env(plan, environ), read when it opens.
+    environ: where the key-encryption keys are read, at every call; None means os.environ.
+
+    Changes need the grant `register:webhook:NAME`. All but `remove`, `pause` and `resume` need the key-encryption keys
+    and raise InvalidDeployment without the right ones. Everything raises RedisUnavailable and WeakDurability.
+    """
+
+    def __init__(
+        self, plan: Plan, deployment: Deployment | None = None, *, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self._plan, self._deployment, self._environ = plan, deployment, environ
+        self._open: _Open | None = None
+
+    async def __aenter__(self) -> Self:
+        """Connect, check the server's durability and bind the plan. Raises like opening a publisher."""
+        if self._open is not None:
+            raise HooklineError("these destinations are already open: share them, or make a second object")
+        deployment = self._deployment or Deployment.from_env(self._plan, self._environ)
+        store = await RedisStore.connect(deployment)
+        try:
+            await store.bind(self._plan)
+        except BaseException:
+            await store.aclose()
+            raise
+        self._open = _Open(deployment, store)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Disconnect."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            await opened.store.aclose()
+
+    async def register(self, destination: Destination, *, signing_key: SigningKey | None = None) -> Registration:
+        """Register a destination, or register it anew under its id. Whatever is published after this reaches it.
+
+        signing_key: one that the receiver has already; it takes the place of all others at once. None generates one
+            the first time and keeps the keys there are after that. To change keys without a gap, use `rotate_key`.
+
+        Raises:
+            NotGranted.
+            InvalidDestination: the webhook is not for subscribers or lacks the event, or the id is somebody else's.
+            UnsafeDestination: the URL is not allowed. InvalidSigningKey: the key does not fit the profile.
+            FanoutExceeded: an event would reach more than 128 destinations.
+            DestinationBusy: the id was removed and is not free yet. StaleRegistry: too many changes at the same time.
+        """
+        opened = self._opened()
+        opened.require(destination.webhook)
+        webhook = webhook_of(self._plan, destination.webhook)
+        check_events(self._plan, webhook, destination)
+        parse_url(destination.url, allow_loopback_http=opened.deployment.allow_loopback_http)
+        vault = Vault.of(opened.deployment, self._environ)
+        profile, owner = destination.profile or webhook.profile, destination.tenant or ""
+        async for _ in _tries(destination.id):
+            # The revision first: what changes after it was read is noticed when the script compares it.
+            entries = await opened.run(registry.tenant_entries(opened.store.layout, owner))
+            found, now_ms = await opened.lookup(destination.id)
+            check_fanout(self._plan, snapshot_of(entries), destination)
+            kept = found is not None and found.tenant == owner and signing_key is None
+            before = vault.open(found).keys if found is not None and kept else ()
+            keys = keys_to_register(profile, signing_key, before, now_ms)
+            secrets = Secrets(destination.url, tuple(destination.headers.items()), keys)
+            draft = vault.draft(webhook, destination, secrets, decided_on=entries.revision)
+            command = registry.register(opened.store.layout, self._plan.fingerprint, draft)
+            if entry := await _unless_changed(opened, command):
+                return Registration(replace(destination, paused=entry.paused), keys[0].key)
+        raise AssertionError  # the tries end by an error
+
+    async def rotate_key(
+        self,
+        id: str,  # noqa: A002 - the public name
+        *,
+        overlap: float = 86_400.0,
+        signing_key: SigningKey | None = None,
+    ) -> Registration:
+        """Sign with a new key from the next claim on, and for `overlap` seconds with the keys before it as well.
+
+        overlap: 0 to 30 days, for the receiver to learn the new key; one that knows either refuses nothing meanwhile.
+        signing_key: one that the receiver has already; None generates one of the kind in use.
+
+        Raises:
+            NotGranted, UnknownDestination, StaleRegistry. InvalidSigningKey: the key does not fit the profile.
+            InvalidDestination: overlap is out of its range, or 16 keys sign already.
+        """
+        if not 0 <= overlap <= MAX_OVERLAP:
+            raise InvalidDestination(f"overlap={overlap:g} is outside 0-{MAX_OVERLAP:g} seconds")
+        opened = self._opened()
+        async for _ in _tries(id):
+            found, now_ms = await opened.find(id)
+            webhook_name = decode_subscription(found.entry.public).webhook
+            opened.require(webhook_name)
+            webhook, vault = webhook_of(self._plan, webhook_name), Vault.of(opened.deployment, self._environ)
+            secrets = vault.open(found)
+            destination = described(found, secrets)
+            profile = destination.profile or webhook.profile
+            keys = rotated(profile, signing_key, secrets.keys, now_ms, overlap=overlap)
+            changed = replace(secrets, keys=keys)
+            draft = vault.draft(webhook, destination, changed, decided_on=str(found.entry.version))
+            command = registry.configure(opened.store.layout, self._plan.fingerprint, draft)
+            if entry := await _unless_changed(opened, command):
+                return Registration(replace(destination, paused=entry.paused), keys[0].key)
+        raise AssertionError  # the tries end by an error
+
+    async def get(self, id: str) -> Destination:  # noqa: A002 - the public name
+        """One destination as it is registered. Raises UnknownDestination."""
+        opened = self._opened()
+        found, _ = await opened.find(id)
+        return described(found, Vault.of(opened.deployment, self._environ).open(found))
+
+    async def list(
+        self, *, tenant: str | None = None, webhook: str | None = None, limit: int = 100, after: str = ""
+    ) -> tuple[Destination, ...]:
+        """At most `limit` destinations of a tenant, by id; None means those that were registered without one.
+
+        after: the id with which the page before ended.
+        """
+        opened = self._opened()
+        vault, layout = Vault.of(opened.deployment, self._environ), opened.store.layout
+        known = snapshot_of(await opened.run(registry.tenant_entries(layout, tenant or ""))).subscribers
+        ids = [each.id for each in known if webhook in (None, each.subscription.webhook) and each.id > after]
+        if not (page := ids[: max(0, limit)]):
+            return ()
+        found = (await opened.run(registry.lookup(layout, page))).found
+        return tuple(described(each, vault.open(each)) for each in found if each is not None)
+
+    async def remove(self, id: str) -> None:  # noqa: A002 - the public name
+        """Remove a destination: whatever is published after this does not reach it, and what waits is cancelled.
+
+        Attempts in progress finish. The id is free again when none of its tasks is left; its dead letters cannot be
+        redriven any more. Raises NotGranted, UnknownDestination.
+        """
+        opened = self._opened()
+        await opened.granted(id)
+        await opened.run(registry.remove(opened.store.layout, id))
+
+    async def pause(self, id: str) -> None:  # noqa: A002 - the public name
+        """Start no more attempts. Publications still make tasks, and deadlines run. Raises like `remove`."""
+        await self._set_paused(id, paused=True)
+
+    async def resume(self, id: str) -> None:  # noqa: A002 - the public name
+        """Deliver again, what has waited first. Raises like `remove`."""
+        await self._set_paused(id, paused=False)
+
+    async def _set_paused(self, id: str, *, paused: bool) -> None:  # noqa: A002 - the public name
+        opened = self._opened()
+        await opened.granted(id)
+        await opened.run(registry.set_paused(opened.store.layout, id, paused=paused))
+
+    def _opened(self) -> _Open:
+        if self._open is None:
+            raise HooklineError("the destinations are not open: use `async with destinations`")
+        return self._open
+
+
+async def _tries(id: str) -> AsyncGenerator[int]:  # noqa: A002 - the public name
+    for number in range(TRIES):
+        yield number
+        await asyncio.sleep(random() * min(0.001 * 2**number, 0.05))  # noqa: S311 - spreads those who collide
+    raise StaleRegistry(f"destination {id!r} was not changed: its tenant's destinations kept changing; repeat the call")
+
+
+async def _unless_changed(opened: _Open, command: Command[Entry]) -> Entry | None:
+    try:
+        return await opened.run(command)
+    except Changed:
+        return None
