@@ -85,7 +85,7 @@ class Publish:
         payload: BaseModel | bytes | None = None,
         /,
         *,
-        id: str,  # noqa: A002 - the word users and the wire have for it
+        id: str = "",  # noqa: A002 - the word users and the wire have for it; missing is refused as empty is
         data_ref: str | None = None,
         **options: Unpack[EventOptions],
     ) -> None:
@@ -115,6 +115,16 @@ def checked_delay_ms(event: str, delay: float, shortest_deadline: float) -> int:
             "every delivery would be too late"
         )
     return round(delay * 1000)
+
+
+def checked_id(given: object) -> str:
+    """The id of a publication."""
+    try:
+        return checked_name("id", given)
+    except InvalidPayload as refused:
+        raise InvalidPayload(
+            f'{refused}: it names the fact, so that a repeat is known as one, for example id="order-42-paid"'
+        ) from None
 
 
 def checked_name(what: str, given: object) -> str:

@@ -113,7 +113,11 @@ class Deployment:
         env = os.environ if environ is None else environ
         redis_url = env.get("HOOKLINE_REDIS_URL") or env.get("REDIS_URL")
         if not redis_url:
-            raise InvalidDeployment("no Redis configured: set HOOKLINE_REDIS_URL (or REDIS_URL)")
+            raise InvalidDeployment(
+                "no Redis configured, neither HOOKLINE_REDIS_URL nor REDIS_URL is set: "
+                "export HOOKLINE_REDIS_URL=redis://127.0.0.1:6379/0, or run the command below `hookline dev`, "
+                "which brings a server of its own"
+            )
         return cls(
             redis_url,
             namespace=env.get("HOOKLINE_NAMESPACE") or plan.name,

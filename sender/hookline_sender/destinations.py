@@ -44,23 +44,29 @@ def resolve(
     """
     env = os.environ if environ is None else environ
     ref = deployment.ref_of(name)
-    url = _value(env, ref.url_env, name)
+    url = _value(env, ref.url_env, name, "https://…")
     try:
         parse_url(url, allow_loopback_http=deployment.allow_loopback_http)
     except UnsafeDestination as refused:
         raise UnsafeDestination(f"{ref.url_env}: {refused}") from None
     try:
-        keys = _keys(_value(env, ref.signing_key_env, name), profile)
+        keys = _keys(_value(env, ref.signing_key_env, name, _keygen(profile)), profile)
     except InvalidSigningKey as malformed:
         raise InvalidDeployment(f"{ref.signing_key_env}: {malformed}") from None
     return ResolvedDestination(name, url, keys, profile)
 
 
-def _value(env: Mapping[str, str], variable: str, name: str) -> str:
+def _value(env: Mapping[str, str], variable: str, name: str, example: str) -> str:
     value = env.get(variable, "").strip()
     if not value:
-        raise InvalidDeployment(f'{variable} is not set: the webhook "{name}" has no destination without it')
+        raise InvalidDeployment(
+            f'{variable} is not set, and the webhook "{name}" delivers nothing without it: export {variable}={example}'
+        )
     return value
+
+
+def _keygen(profile: str) -> str:
+    return "$(hookline keygen)" if profile == "axiom" else f"$(hookline keygen --scheme {profile})"
 
 
 @lru_cache(maxsize=256)

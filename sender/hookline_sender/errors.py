@@ -120,7 +120,10 @@ class NotGranted(HooklineError):
     """A grant is missing."""
 
     def __init__(self, action: str, grant: str) -> None:
-        super().__init__(f'{action} is not granted: add "{grant}" to grants (or HOOKLINE_GRANTS)')
+        super().__init__(
+            f'{action} is not granted: add "{grant}" to grants (or HOOKLINE_GRANTS): '
+            f'export HOOKLINE_GRANTS="$HOOKLINE_GRANTS {grant}"'
+        )
         self.grant = grant
 
 

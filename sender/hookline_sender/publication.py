@@ -14,7 +14,14 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from hookline_sender.arguments import checked_aggregate, checked_delay_ms, checked_name, checked_reference, checked_time
+from hookline_sender.arguments import (
+    checked_aggregate,
+    checked_delay_ms,
+    checked_id,
+    checked_name,
+    checked_reference,
+    checked_time,
+)
 from hookline_sender.engine.layout import event_id_of, lane_of, length_prefixed, pid_of
 from hookline_sender.engine.records import Published, PublishRequest, Target
 from hookline_sender.errors import FanoutExceeded, InvalidPayload, PayloadTooLarge, UnboundEvent
@@ -119,7 +126,7 @@ class Composer:
         tenant = "" if options.tenant is None else checked_name("tenant", options.tenant)
         aggregate = None if options.aggregate is None else checked_aggregate(options.aggregate)
         given_time = None if options.occurred_at is None else checked_time(options.occurred_at)
-        pid = pid_of(self._namespace, "event", event.name, tenant, checked_name("id", options.id))
+        pid = pid_of(self._namespace, "event", event.name, tenant, checked_id(options.id))
         head = _Head(event_id_of(pid), given_time or format_time(time.time_ns() // 1_000_000), aggregate)
         body, content = _encoded(event, payload, head, options)
         digest = content_digest(
@@ -178,7 +185,8 @@ class Composer:
         bound = self._bound.get(event.name)
         if bound is None or not bound.webhooks:
             raise UnboundEvent(
-                f'no webhook of plan "{self._plan_name}" carries "{event.name}": add it to plan.webhook(…)'
+                f'no webhook of plan "{self._plan_name}" carries "{event.name}": add the event to one, or declare one '
+                f'that carries it: plan.webhook("billing", {event.name.replace(".", "_").replace("-", "_")})'
             )
         if bound.event != event:
             raise UnboundEvent(

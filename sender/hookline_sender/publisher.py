@@ -143,7 +143,7 @@ class Publisher(Outlet):
         payload: BaseModel | bytes | None = None,
         /,
         *,
-        id: str,  # noqa: A002 - the word users and the wire have for it
+        id: str = "",  # noqa: A002 - the word users and the wire have for it; missing is refused as empty is
         data_ref: str | None = None,
         **options: Unpack[EventOptions],
     ) -> Publication:

@@ -31,7 +31,7 @@ _VERSION: Final = b"\x01"
 _HEX: Final = re.compile(r"hex:[0-9A-Fa-f]{64}")
 _ID, _NONCE = 8, 12
 _HEAD: Final = len(_VERSION) + _ID
-_HINT: Final = "make one with: echo hex:$(openssl rand -hex 32)"
+_HINT: Final = "make one with `hookline keygen`"
 
 
 @final
@@ -55,7 +55,10 @@ class Sealer:
         """
         words = text.split()
         if not words:
-            raise InvalidDeployment(f"{source} is not set: registered destinations are sealed with it; {_HINT}")
+            raise InvalidDeployment(
+                f"{source} is not set: registered destinations are sealed with it, by every process and for as long as "
+                f"they exist. Make one and keep it: export {source}=$(hookline keygen)"
+            )
         if len(words) > MAXIMUM_KEYS:
             raise InvalidDeployment(f"{source} holds {len(words)} keys, at most {MAXIMUM_KEYS} are read")
         return cls(tuple(_key(word, source) for word in words), source=source)

@@ -139,7 +139,7 @@ class SyncPublisher(Outlet):
         payload: BaseModel | bytes | None = None,
         /,
         *,
-        id: str,  # noqa: A002 - the word users and the wire have for it
+        id: str = "",  # noqa: A002 - the word users and the wire have for it; missing is refused as empty is
         data_ref: str | None = None,
         **options: Unpack[EventOptions],
     ) -> Publication:

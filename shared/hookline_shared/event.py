@@ -104,7 +104,7 @@ def encode_event(
     Raises InvalidEvent with reason `not_serialisable` or `bad_argument`.
     """
     if (payload is None) is (data_ref is None):
-        message = f'"{event_type.name}" needs either a payload or a data_ref'
+        message = f'"{event_type.name}" needs either a payload, {event_type.model.__name__}(…), or a data_ref'
         raise InvalidEvent(message, reason="bad_argument")
     if event_type.body == "payload":
         if payload is None:
@@ -192,7 +192,8 @@ def _encode_head(event_type: EventType[Any], head: dict[str, object]) -> bytes:
 
 def _encode_payload(event_type: EventType[M], payload: M) -> bytes:
     if not isinstance(payload, event_type.model):
-        message = f'"{event_type.name}" takes a {event_type.model.__name__}, not a {type(payload).__name__}'
+        wanted, given = event_type.model.__name__, type(payload).__name__
+        message = f'"{event_type.name}" takes a {wanted}, not a {given}: publish {wanted}(…)'
         raise InvalidEvent(message, reason="bad_argument")
     encoded, finite = b"", True
     with suppress(ValueError, RecursionError):  # pydantic's errors are ValueErrors and quote the payload

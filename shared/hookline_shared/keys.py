@@ -264,6 +264,10 @@ _NO_MAC: Final = _NoMac()
 def _variable(name: str, environ: Mapping[str, str] | None, scheme: str) -> str:
     text = (os.environ if environ is None else environ).get(name)
     if text is None:
-        message = f"the environment variable is not set: {key_text(scheme).hint}"
+        option = "" if scheme == "axiom" else f" --scheme {scheme}"
+        message = (
+            "the environment variable is not set: give it the key that the other side has, or both a new one: "
+            f"export {name}=$(hookline keygen{option})"
+        )
         raise InvalidSigningKey(message)
     return text

@@ -73,7 +73,10 @@ class RedisLedger:
         environ = os.environ if environ is None else environ
         url = environ.get("HOOKLINE_REDIS_URL") or environ.get("REDIS_URL")
         if not url:
-            message = "the ledger needs a Redis server: set HOOKLINE_REDIS_URL (or REDIS_URL) to redis://…"
+            message = (
+                "the ledger needs a Redis server, and neither HOOKLINE_REDIS_URL nor REDIS_URL is set: "
+                "export HOOKLINE_REDIS_URL=redis://127.0.0.1:6379/0"
+            )
             raise InvalidReceiver(message)
         options.setdefault("namespace", environ.get("HOOKLINE_NAMESPACE") or DEFAULT_NAMESPACE)
         options.setdefault("durability", environ.get("HOOKLINE_DURABILITY") or "verified")

@@ -18,8 +18,11 @@ from hookline_sender.cli.dev import WithCommand, run_dev
 from hookline_sender.cli.failures import told
 from hookline_sender.cli.loading import UnusablePlan, find, load, load_plan
 from hookline_sender.cli.serving import log_to_stderr, until_signalled
+from hookline_sender.deployment import Deployment
+from hookline_sender.destinations import resolve
 from hookline_sender.plan import Plan
 from hookline_sender.worker import MAX_CONCURRENCY, Worker
+from hookline_shared.errors import HooklineError
 from hookline_shared.keys import SigningKey
 
 log = logging.getLogger(__name__)
@@ -158,7 +161,19 @@ def _worker_of(plan: Plan, concurrency: int) -> Worker:
     if not plan.webhooks:
         raise UnusablePlan(f'plan "{plan.name}" has no webhook, so there is nothing to deliver: add plan.webhook(…)')
     log.info('plan "%s": delivering to %s, %d at once', plan.name, ", ".join(plan.webhooks), concurrency)
+    _warn_of_what_is_missing(plan)
     return Worker(plan, concurrency=concurrency)
+
+
+def _warn_of_what_is_missing(plan: Plan) -> None:
+    """Say now what each attempt would say; it may still be set while the worker runs."""
+    deployment = Deployment.from_env(plan)
+    for webhook in plan.webhooks.values():
+        if not webhook.subscribers:
+            try:
+                resolve(deployment, webhook.name, profile=webhook.profile)
+            except HooklineError as missing:
+                log.warning("%s", missing)
 
 
 def _version() -> str:

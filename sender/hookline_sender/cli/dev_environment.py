@@ -39,7 +39,7 @@ class Setup:
     @classmethod
     def of(cls, plan: Plan, environ: Mapping[str, str], redis_url: str) -> Setup:
         """Decide. Raises InvalidDeployment when a webhook's URL is set without its key, InvalidSigningKey."""
-        static = [each for each in plan.webhooks.values() if not getattr(each, "subscribers", False)]
+        static = [each for each in plan.webhooks.values() if not each.subscribers]
         theirs = tuple(each.name for each in static if environ.get(default_ref(each.name).url_env))
         for name in theirs:
             _require_key(name, environ)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "HOOKLINE_PLAN"
 PROJECT: Final = "pyproject.toml"
+_EXAMPLE: Final = "shop:plan"
 _TARGET: Final = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<attribute>[^\W\d]\w*)")
 _DECLARED: Final = re.compile(r"^(\w+)\s*(?::[^=\n]*)?=\s*Plan\(", re.MULTILINE)
 
@@ -58,7 +59,7 @@ def find(argument: str, folder: Path, environ: Mapping[str, str] | None = None) 
             if named := _configured(project):
                 return Target(named, home, f"{project}: ")
             break
-    guess = _guess(folder)
+    guess = _guess(folder) or _EXAMPLE
     raise UnusablePlan(
         f"which plan? Name it behind the command, as in `hookline dev {guess}`, or set it once: "
         f'export {VARIABLE}={guess}, or in pyproject.toml below [tool.hookline]: plan = "{guess}"'
@@ -94,7 +95,7 @@ def load_plan(target: Target) -> Plan:
     if isinstance(found, Plan):
         return found
     raise UnusablePlan(
-        f"{target.said}{target.text} is a Worker, and this command needs the plan: {_guess(target.folder)}"
+        f"{target.said}{target.text} is a Worker, and this command needs the plan: {_guess(target.folder) or _EXAMPLE}"
     )
 
 
@@ -112,12 +113,12 @@ def _configured(project: Path) -> str | None:
     return named
 
 
-def _guess(folder: Path) -> str:
-    """The first plan that a module right in `folder` seems to declare, else an example."""
+def _guess(folder: Path) -> str | None:
+    """The first plan that a module right in `folder` seems to declare."""
     for path in sorted(folder.glob("*.py")):
         if path.stem.isidentifier() and (declared := _DECLARED.search(_read(path))):
             return f"{path.stem}:{declared[1]}"
-    return "shop:plan"
+    return None
 
 
 def _read(path: Path) -> str:
@@ -129,7 +130,7 @@ def _read(path: Path) -> str:
 
 def _meant(target: Target) -> str:
     guess = _guess(target.folder)
-    return "" if guess == "shop:plan" else f", and here probably: {guess}"
+    return "" if guess is None else f"; here it is probably {guess}"
 
 
 def _imported(name: str, target: Target) -> ModuleType:

@@ -74,8 +74,8 @@ def parse_url(text: str, *, allow_loopback_http: bool = False) -> Url:
     host = _ipv6(found["six"]) if found["six"] else _host(found["host"])
     if scheme == "http" and not (allow_loopback_http and is_loopback(host)):
         raise UnsafeDestination(
-            "http is not allowed: use https (or, in development, http://127.0.0.1:… with allow_loopback_http=True "
-            "or HOOKLINE_ALLOW_LOOPBACK_HTTP=1)"
+            "http is not allowed: use https (or, in development, http://127.0.0.1:… with allow_loopback_http=True, "
+            "or export HOOKLINE_ALLOW_LOOPBACK_HTTP=1)"
         )
     port = int(found["port"]) if found["port"] else _PORTS[scheme]
     if not 1 <= port <= 65_535:  # noqa: PLR2004 - TCP's

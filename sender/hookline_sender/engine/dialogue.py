@@ -189,7 +189,8 @@ class Dialogue:
     def _unavailable(self, failure: Exception) -> HooklineError:
         return RedisUnavailable(
             f"Redis at {shown(self._deployment.redis_url)} cannot be reached ({type(failure).__name__}): "
-            "check that it runs and HOOKLINE_REDIS_URL; publishing again with the same id is always safe"
+            "check that it runs (redis-server --appendonly yes --appendfsync always) and HOOKLINE_REDIS_URL; "
+            "publishing again with the same id is always safe"
         )
 
     def _parsed(self, command: Command[R], reply: Reply) -> R | HooklineError:
