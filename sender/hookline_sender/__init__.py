@@ -1,7 +1,7 @@
 """Publish typed events and deliver them as signed webhooks, durably, over Redis.
 
 Declarations need only the base install, so that a contracts module stays light. `Publisher`,
-`SyncPublisher`, `Worker` and `Operator` are imported when they are first used, and need the extra `sender`.
+`SyncPublisher`, `Worker`, `Destinations` and `Operator` are imported when they are first used, and need the extra `sender`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from hookline_sender.arguments import Publish
 from hookline_sender.deployment import Deployment, DestinationRef
 from hookline_sender.engine.records import Attempt, DeliveryRecord, ListedDelivery, Recovery, State
 from hookline_sender.errors import (
+    DestinationBusy,
     FanoutExceeded,
     IdentityConflict,
     InvalidDeployment,
+    InvalidDestination,
     InvalidPayload,
     InvalidPlan,
     InvalidQuestion,
@@ -26,14 +28,17 @@ from hookline_sender.errors import (
     PayloadTooLarge,
     PlanMismatch,
     RedisUnavailable,
+    StaleRegistry,
     UnboundEvent,
     UnknownDelivery,
+    UnknownDestination,
     UnsafeDestination,
     WeakDurability,
 )
 from hookline_sender.plan import Plan, Webhook
 from hookline_sender.policy import DeliveryPolicy, HooklineWarning
 from hookline_sender.publication import Publication, Receipt, Skipped
+from hookline_sender.registration import Destination, Registration
 from hookline_shared.errors import HooklineError, InvalidEventType, InvalidSigningKey
 from hookline_shared.event import DomainEvent, EventType
 from hookline_shared.keys import SigningKey
@@ -42,6 +47,7 @@ from hookline_shared.raw import RawEventType
 if TYPE_CHECKING:
     from hookline_sender.operator import Cancellation, Operator, Redrive
     from hookline_sender.publisher import Publisher
+    from hookline_sender.registrar import Destinations
     from hookline_sender.sync_publisher import SyncPublisher
     from hookline_sender.worker import Worker
 
@@ -51,7 +57,10 @@ __all__ = [
     "DeliveryPolicy",
     "DeliveryRecord",
     "Deployment",
+    "Destination",
+    "DestinationBusy",
     "DestinationRef",
+    "Destinations",
     "DomainEvent",
     "EventType",
     "FanoutExceeded",
@@ -59,6 +68,7 @@ __all__ = [
     "HooklineWarning",
     "IdentityConflict",
     "InvalidDeployment",
+    "InvalidDestination",
     "InvalidEventType",
     "InvalidPayload",
     "InvalidPlan",
@@ -81,12 +91,15 @@ __all__ = [
     "Recovery",
     "RedisUnavailable",
     "Redrive",
+    "Registration",
     "SigningKey",
     "Skipped",
+    "StaleRegistry",
     "State",
     "SyncPublisher",
     "UnboundEvent",
     "UnknownDelivery",
+    "UnknownDestination",
     "UnsafeDestination",
     "WeakDurability",
     "Webhook",
@@ -94,6 +107,7 @@ __all__ = [
 ]
 
 _WITH_EXTRA = {
+    "Destinations": "hookline_sender.registrar",
     "Cancellation": "hookline_sender.operator",
     "Operator": "hookline_sender.operator",
     "Publisher": "hookline_sender.publisher",

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from hookline_sender.egress.transport import RESERVED
 from hookline_sender.errors import InvalidDestination
 from hookline_shared.keys import SigningKey
 
@@ -26,10 +25,21 @@ _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _PATTERN: Final = re.compile(r"\*|[a-z0-9._-]{1,126}\.\*|[a-z0-9][a-z0-9._-]{0,127}")
 _HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _VALUE: Final = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?")
-_OURS: Final = frozenset(
+# Set by the delivery, or by the connection: two authors of the same header is how requests get split.
+RESERVED: Final = frozenset(
     (
-        *("content-encoding", "content-type", "date", "keep-alive", "proxy-authorization", "proxy-connection"),
-        *("traceparent", "tracestate", "user-agent"),
+        *("accept-encoding", "connection", "content-encoding", "content-length", "content-type", "date", "expect"),
+        *(
+            "host",
+            "keep-alive",
+            "proxy-authorization",
+            "proxy-connection",
+            "te",
+            "traceparent",
+            "tracestate",
+            "trailer",
+        ),
+        *("transfer-encoding", "upgrade", "user-agent"),
     )
 )
 _OUR_PREFIXES: Final = ("x-axiom-", "webhook-", "svix-")
@@ -175,7 +185,7 @@ def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     for name, value in checked.items():
         if not _HEADER.fullmatch(name):
             raise InvalidDestination("a header's name is 1-64 letters, digits or -")
-        if name.encode() in RESERVED or name in _OURS or name.startswith(_OUR_PREFIXES):
+        if name in RESERVED or name.startswith(_OUR_PREFIXES):
             raise InvalidDestination(f"the header {name} is set by the delivery itself: choose another name")
         if not _VALUE.fullmatch(value):
             raise InvalidDestination(f"the header {name} has a value that is not printable ASCII")
