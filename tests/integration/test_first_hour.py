@@ -172,7 +172,8 @@ def test_no_key_that_seals_registered_destinations() -> None:
 
 def test_the_line_for_the_sealing_key_makes_one() -> None:
     _, key, _ = finished("keygen")
-    assert Sealer.from_env("K", {"K": key.strip()})
+    sealer = Sealer.from_env("K", {"K": key.strip()})
+    assert sealer.open(sealer.seal(b"url", namespace="n", destination="d"), namespace="n", destination="d") == b"url"
 
 
 def test_redis_does_not_run(environ: dict[str, str]) -> None:

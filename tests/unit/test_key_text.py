@@ -110,7 +110,7 @@ def test_a_rotation_list_mixes_kinds_of_keys() -> None:
 
 
 def test_a_missing_variable_says_what_this_scheme_needs() -> None:
-    with pytest.raises(InvalidSigningKey, match=r"KEY: .*whsec_"):
+    with pytest.raises(InvalidSigningKey, match=r"KEY: .*hookline keygen --scheme standard-webhooks"):
         SigningKey.from_env("KEY", {}, scheme=STANDARD)
 
 
