@@ -22,7 +22,6 @@ from hookline_sender import destinations, webhook
 from hookline_sender.engine.records import Dead, Outcome, Released, Retry, Settlement
 from hookline_sender.errors import InvalidDeployment, UnknownDestination, UnsafeDestination
 from hookline_sender.pacing import PACING
-from hookline_sender.policy import DeliveryPolicy
 from hookline_shared.errors import InvalidSigningKey
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from hookline_sender.egress.transport import Transport
     from hookline_sender.engine.records import ClaimedTask
     from hookline_sender.plan import Plan
+    from hookline_sender.policy import DeliveryPolicy
     from hookline_sender.registered import Registered
 
 log = logging.getLogger(__name__)
