@@ -132,7 +132,8 @@ class Namespace:
         binding, flight, cap = fields[b"b"].decode(), int(fields[b"f"]), int(fields[b"c"])
         ready = self.dump.get(f"ready:{binding}", {}).get(lane.encode())
         busy = self.dump.get(f"busy:{binding}", {}).get(lane.encode())
-        due = self._due(lane, ordered=fields[b"m"] == b"1") if flight < cap else None
+        blocked = flight >= cap or b"1" in (fields.get(b"p"), fields.get(b"g"))
+        due = None if blocked else self._due(lane, ordered=fields[b"m"] == b"1")
         expected, other = (busy, ready) if flight else (ready, busy)
         if flight > cap:
             return [f"lane {lane} has {flight} in flight and may have {cap}"]

@@ -1,7 +1,7 @@
 """Publish typed events and deliver them as signed webhooks, durably, over Redis.
 
 Declarations need only the base install, so that a contracts module stays light. `Publisher`,
-`SyncPublisher`, `Worker`, `Destinations` and `Operator` are imported when they are first used, and need the extra `sender`.
+`SyncPublisher`, `Worker`, `Destinations` and `Operator` need the extra `sender` and are imported when first used.
 """
 
 from __future__ import annotations

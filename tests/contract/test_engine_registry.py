@@ -1,0 +1,351 @@
+"""Registered destinations in the engine: who is matched, what a change does to a lane, and how one leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hookline_sender import (
+    DestinationBusy,
+    InvalidDestination,
+    NotRedrivable,
+    PlanMismatch,
+    StaleRegistry,
+    UnknownDestination,
+)
+from hookline_sender.engine.records import Dead, Released, Retry, State
+from hookline_sender.engine.registry import Changed
+from tests.support_engine import DAY, OK, Engine, settlement, settlements
+from tests.support_registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FAILED = Dead("http_4xx", 1, 404)
+
+
+@pytest.fixture
+def registry(engine: Engine) -> Iterator[Registry]:
+    """A registry beside an engine; neither may contradict itself afterwards."""
+    made = Registry(engine)
+    yield made
+    assert made.faults() == []
+
+
+def test_a_registered_destination_is_found_with_what_is_sealed(registry: Registry) -> None:
+    entry = registry.register("acme", "t1", sealed=b"\0\xff secret")
+    found = registry.found("acme")
+    assert found is not None
+    assert (found.tenant, found.entry, found.sealed) == ("t1", entry, b"\0\xff secret")
+    assert registry.tenant("t1").entries == (entry,)
+    assert registry.tenant("t2").entries == registry.tenant().entries == ()
+
+
+def test_a_publication_matched_with_an_older_registry_is_stale_and_writes_nothing(registry: Registry) -> None:
+    before = registry.tenant("t1")
+    registry.register("acme", "t1")
+    stored = registry.engine.dump()
+    with pytest.raises(StaleRegistry):
+        registry.publish("k", "t1", seen=before)
+    assert registry.engine.dump() == stored
+    assert len(registry.publish("k", "t1").lanes) == 1
+
+
+@pytest.mark.parametrize("change", ["remove", "pause", "configure"])
+def test_every_change_of_a_destination_makes_what_was_seen_before_stale(registry: Registry, change: str) -> None:
+    entry = registry.register("acme")
+    before = registry.tenant()
+    if change == "configure":
+        registry.configure(registry.draft("acme", decided_on=str(entry.version)))
+    else:
+        getattr(registry, change)("acme")
+    with pytest.raises(StaleRegistry):
+        registry.publish("k", seen=before)
+
+
+def test_another_tenants_changes_make_nothing_stale(registry: Registry) -> None:
+    registry.register("acme", "t1")
+    before = registry.tenant("t1")
+    registry.register("other", "t2")
+    assert len(registry.publish("k", "t1", seen=before).lanes) == 1
+
+
+def test_a_repeat_is_answered_whatever_has_become_of_the_registry(registry: Registry) -> None:
+    registry.register("acme")
+    seen = registry.tenant()
+    first = registry.publish("k", seen=seen)
+    registry.register("other")
+    again = registry.publish("k", seen=seen)
+    assert (again.duplicate, again.lanes) == (True, first.lanes)
+
+
+def test_an_id_is_unique_in_the_namespace(registry: Registry) -> None:
+    registry.register("acme", "t1")
+    with pytest.raises(InvalidDestination, match="another tenant"):
+        registry.register("acme", "t2")
+    with pytest.raises(InvalidDestination, match="another webhook"):
+        registry.register("acme", "t1", binding="audit")
+
+
+def test_registering_is_decided_on_the_tenant_as_it_is(registry: Registry) -> None:
+    draft = registry.draft("acme")
+    registry.register("other")
+    with pytest.raises(Changed):
+        registry.write(draft)
+    assert registry.found("acme") is None
+
+
+def test_registering_sent_twice_changes_nothing_and_answers_alike(registry: Registry) -> None:
+    draft = registry.draft("acme")
+    first, stored = registry.write(draft), registry.engine.dump()
+    assert registry.write(draft) == first
+    assert registry.engine.dump() == stored
+
+
+def test_a_change_is_decided_on_the_version_that_is_there(registry: Registry) -> None:
+    entry = registry.register("acme")
+    mine, theirs = (registry.draft("acme", decided_on=str(entry.version)) for _ in range(2))
+    changed = registry.configure(theirs)
+    assert changed.version > entry.version
+    assert registry.configure(theirs) == changed
+    with pytest.raises(Changed):
+        registry.configure(mine)
+
+
+def test_neither_registers_in_a_namespace_that_was_never_bound(registry: Registry) -> None:
+    with pytest.raises(PlanMismatch):
+        registry.write(registry.draft("acme"), fingerprint="0" * 16)
+
+
+@pytest.mark.parametrize("change", ["remove", "pause", "resume"])
+def test_what_is_not_registered_cannot_be_changed(registry: Registry, change: str) -> None:
+    with pytest.raises(UnknownDestination, match="nobody"):
+        getattr(registry, change)("nobody")
+    with pytest.raises(UnknownDestination, match="nobody"):
+        registry.configure(registry.draft("nobody"))
+
+
+def test_a_claim_tells_the_version_of_its_destination(registry: Registry) -> None:
+    first = registry.register("acme")
+    registry.publish("k1")
+    registry.publish("k2")
+    assert registry.engine.one(slots=1).config == first.version
+    second = registry.configure(registry.draft("acme", decided_on=str(first.version)))
+    assert registry.engine.one(slots=1).config == second.version
+
+
+def test_a_version_never_comes_back(registry: Registry) -> None:
+    versions = [registry.register("acme").version]
+    registry.remove("acme")
+    registry.engine.advance(-3600)
+    versions.append(registry.register("acme").version)
+    assert versions[1] > versions[0]
+
+
+def test_a_new_concurrency_holds_for_what_is_queued_already(registry: Registry) -> None:
+    entry = registry.register("acme", concurrency=1)
+    for number in range(3):
+        registry.publish(f"k{number}", cap=1)
+    assert len(registry.engine.claim(slots=3)) == 1
+    registry.configure(registry.draft("acme", concurrency=3, decided_on=str(entry.version)))
+    assert len(registry.engine.claim(slots=3)) == 2
+
+
+def test_a_paused_destination_gets_tasks_and_no_attempts_until_it_is_resumed(registry: Registry) -> None:
+    registry.register("acme")
+    registry.register("other")
+    registry.publish("before")
+    registry.pause("acme")
+    registry.publish("after")
+    assert {task.destination for task in registry.engine.claim()} == {"other"}
+    assert registry.engine.inspect(registry.id_of("after", "acme")).state is State.WAITING
+    registry.resume("acme")
+    assert [task.event_key for task in registry.engine.claim()] == ["before", "after"]
+
+
+def test_an_attempt_that_runs_when_its_destination_is_paused_goes_on_and_its_retry_waits(registry: Registry) -> None:
+    registry.register("acme")
+    registry.publish("k")
+    task = registry.engine.one()
+    registry.pause("acme")
+    assert registry.engine.settle(task, Retry("http_5xx", 1, 500), delay=5) == "waiting"
+    registry.engine.advance(6)
+    assert registry.engine.claim() == ()
+    registry.resume("acme")
+    assert registry.engine.one().attempt == 2
+
+
+def test_pausing_and_resuming_twice_changes_nothing(registry: Registry) -> None:
+    registry.register("acme")
+    registry.publish("k")
+    for change in (registry.pause, registry.resume):
+        change("acme")
+        stored = registry.engine.dump()
+        change("acme")
+        assert registry.engine.dump() == stored
+
+
+def test_a_pause_outlives_a_registration_anew(registry: Registry) -> None:
+    registry.register("acme")
+    registry.pause("acme")
+    assert registry.register("acme").paused
+    registry.publish("k")
+    assert registry.engine.claim() == ()
+
+
+def test_what_waits_for_a_removed_destination_is_cancelled_and_said_so_at_once(registry: Registry) -> None:
+    registry.register("acme")
+    registry.register("other")
+    registry.publish("due")
+    registry.publish("delayed", delay=60)
+    assert registry.remove("acme") == 2
+    for key in ("due", "delayed"):
+        record = registry.engine.inspect(registry.id_of(key, "acme"))
+        assert (record.state, record.code) == (State.CANCELLED, "destination_gone")
+    assert [task.destination for task in registry.engine.claim()] == ["other"]
+    assert registry.engine.counters()["cancelled"] == 2
+    for key in ("due", "delayed"):
+        record = registry.engine.inspect(registry.id_of(key, "acme"))
+        assert (record.state, record.code) == (State.CANCELLED, "destination_gone")
+    assert registry.engine.redis.hget(registry.engine.key("dst"), "acme") is None
+
+
+def test_a_long_queue_is_cancelled_in_slices(registry: Registry) -> None:
+    registry.register("acme")
+    seen = registry.tenant()
+    for number in range(150):
+        registry.publish(f"k{number}", seen=seen, delay=60 if number % 2 else 0)
+    registry.remove("acme")
+    left = [150]
+    while left[-1]:
+        assert registry.engine.turn().tasks == ()
+        left.append(registry.engine.counters().get("open", 0))
+    assert left == [150, 86, 22, 0]
+
+
+def test_a_turn_says_that_there_is_more_to_cancel(registry: Registry) -> None:
+    registry.register("acme")
+    seen = registry.tenant()
+    for number in range(70):
+        registry.publish(f"k{number}", seen=seen)
+    registry.remove("acme")
+    assert registry.engine.turn(0).next_due_ms is not None
+    assert registry.engine.turn(0).next_due_ms is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "word"),
+    [
+        (OK, "completed"),
+        (FAILED, "failed"),
+        (Retry("http_5xx", 1, 500), "cancelled"),
+        (Released(), "cancelled"),
+    ],
+)
+def test_an_attempt_that_runs_when_its_destination_is_removed_finishes(
+    registry: Registry, outcome: Dead | Retry | Released, word: str
+) -> None:
+    registry.register("acme")
+    registry.publish("k")
+    task = registry.engine.one()
+    registry.remove("acme")
+    assert registry.engine.inspect(task).state is State.RUNNING
+    assert registry.engine.settle(task, outcome) == word
+    assert registry.engine.inspect(task).state.word == word
+
+
+def test_a_lease_that_lapses_after_its_destination_was_removed_is_cancelled(registry: Registry) -> None:
+    registry.register("acme")
+    registry.publish("k")
+    task = registry.engine.one()
+    registry.remove("acme")
+    registry.engine.advance(60)
+    assert registry.engine.turn().tasks == ()
+    record = registry.engine.inspect(task)
+    assert (record.state, record.code) == (State.CANCELLED, "destination_gone")
+
+
+def test_an_id_is_busy_until_nothing_of_it_is_left(registry: Registry) -> None:
+    registry.register("acme", "t1")
+    registry.publish("k1", "t1")
+    registry.publish("k2", "t1")
+    task = registry.engine.one(slots=1)
+    registry.remove("acme")
+    with pytest.raises(DestinationBusy) as caught:
+        registry.register("acme", "t2")
+    assert caught.value.tasks == 2
+    registry.engine.turn(0, [settlement(task)])
+    assert registry.register("acme", "t2").id == "acme"
+
+
+def test_removing_sent_twice_answers_alike(registry: Registry) -> None:
+    registry.register("acme")
+    registry.publish("k")
+    assert registry.remove("acme") == registry.remove("acme") == 1
+
+
+def test_dead_letters_of_a_removed_destination_stay_and_cannot_be_redriven(registry: Registry) -> None:
+    registry.register("acme", "t1")
+    registry.publish("k", "t1")
+    task = registry.engine.one()
+    registry.engine.settle(task, FAILED)
+    registry.remove("acme")
+    registry.engine.turn()
+    with pytest.raises(NotRedrivable, match="removed"):
+        registry.engine.redrive(task)
+    with pytest.raises(InvalidDestination):
+        registry.register("acme", "t2")
+
+
+def test_dead_letters_can_be_redriven_when_their_owner_registers_the_destination_again(registry: Registry) -> None:
+    registry.register("acme", "t1")
+    registry.publish("k", "t1")
+    registry.engine.settle(registry.engine.one(), FAILED)
+    registry.remove("acme")
+    registry.engine.turn()
+    again = registry.register("acme", "t1")
+    registry.engine.redrive(registry.id_of("k", "acme"))
+    assert registry.engine.one().config == again.version
+
+
+def test_an_id_is_free_when_its_last_dead_letter_has_expired(registry: Registry) -> None:
+    registry.register("acme", "t1")
+    registry.publish("k", "t1")
+    registry.engine.settle(registry.engine.one(), FAILED)
+    registry.remove("acme")
+    registry.engine.turn()
+    registry.engine.advance(8 * DAY)
+    registry.engine.turn()
+    registry.engine.advance(3601)
+    registry.engine.turn()
+    assert registry.engine.names() & {"dst", "gone", "dead"} == set()
+    assert registry.register("acme", "t2").id == "acme"
+
+
+def test_nothing_is_left_of_a_tenant_whose_last_destination_was_removed(registry: Registry) -> None:
+    before = registry.engine.names()
+    registry.register("acme", "t1")
+    registry.remove("acme")
+    assert registry.engine.names() == before
+    assert registry.tenant("t1").revision == "0"
+
+
+def test_a_tenant_that_comes_back_has_another_revision(registry: Registry) -> None:
+    registry.register("acme")
+    seen = registry.tenant()
+    registry.remove("acme")
+    registry.register("acme")
+    with pytest.raises(StaleRegistry):
+        registry.publish("k", seen=seen)
+
+
+def test_settling_is_not_disturbed_by_tasks_that_are_cancelled_beside_it(registry: Registry) -> None:
+    registry.register("acme")
+    for number in range(4):
+        registry.publish(f"k{number}")
+    running = registry.engine.claim(slots=2)
+    registry.remove("acme")
+    answer = registry.engine.turn(5, settlements(running))
+    assert (answer.settled, answer.tasks) == (("completed", "completed"), ())
+    assert registry.engine.counters() == {"completed": 2, "cancelled": 2}
