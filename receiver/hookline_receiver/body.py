@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
+from hookline_receiver.limits import check_whole
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 
@@ -27,9 +29,13 @@ class Unread(Enum):
 
 
 class BufferCap:
-    """How many bytes of unauthenticated bodies may be in memory; one for the process unless a receiver has its own."""
+    """How many bytes of unauthenticated bodies may be in memory; one for the process unless a receiver has its own.
+
+    Raises InvalidReceiver.
+    """
 
     def __init__(self, limit_bytes: int = PROCESS_LIMIT) -> None:
+        check_whole("the buffer cap", limit_bytes)
         self._limit_bytes, self._used_bytes = limit_bytes, 0
 
     @property
@@ -78,7 +84,7 @@ class BodyReader:
             held.free()
 
     async def _stream(self, receive: Receive, update: Callable[[bytes], None], held: _Held) -> bytes | Unread:
-        chunks: list[bytes] = []
+        body = bytearray()  # a list of chunks would hold fifty bytes for each one of two, and the cap would not know
         while True:
             message = await receive()
             if message["type"] != "http.request":
@@ -89,9 +95,9 @@ class BodyReader:
             if not held.take(len(chunk)):
                 return Unread.NO_ROOM
             update(chunk)
-            chunks.append(chunk)
             if not message.get("more_body", False):
-                return b"".join(chunks)
+                return bytes(body + chunk) if body else bytes(chunk)
+            body += chunk
 
 
 class _Held:

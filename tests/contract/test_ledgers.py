@@ -246,3 +246,28 @@ def test_a_row_past_its_retention_makes_room(ledgers: Open) -> None:
             assert await ledger.find(first) is None
 
     run(go())
+
+
+def test_a_claim_outlives_a_retention_shorter_than_its_lease(ledgers: Open) -> None:
+    async def go() -> None:
+        async with ledgers(retention=1) as ledger:
+            claimed, renewed, over = entry(), entry(), entry()
+            await ledger.claim(claimed, owner(), LONG)
+            await ledger.renew(held(await ledger.claim(renewed, owner(), SHORT)), LONG)
+            await ledger.complete(held(await ledger.claim(over, owner(), LONG)), 204)
+            await until(lambda: ledger.find(over), lambda found: found is None)
+            assert isinstance(await ledger.claim(claimed, owner(), LONG), Busy)
+            assert isinstance(await ledger.claim(renewed, owner(), LONG), Busy)
+
+    run(go())
+
+
+def test_an_ended_claim_is_kept_for_the_retention_and_not_for_its_lease(ledgers: Open) -> None:
+    async def go() -> None:
+        async with ledgers(retention=1, max_rows=2) as ledger:
+            await ledger.complete(held(await ledger.claim(entry(), owner(), LONG)), 204)
+            await ledger.release(held(await ledger.claim(entry(), owner(), LONG)))
+            assert await ledger.claim(entry(), owner(), LONG) == Full()
+            await reclaimed(ledger, entry())
+
+    run(go())

@@ -36,7 +36,7 @@ _PASSING = (refused.ConnectionError, refused.TimeoutError, refused.ReadOnlyError
 _SETTINGS = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory-policy")
 
 
-class StoreFull(Exception):
+class StoreFull(LedgerUnavailable):
     """The server has no memory for another write."""
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from hookline_receiver.errors import InvalidReceiver
 from hookline_receiver.ledger.protocol import MAX_ROWS, RETENTION, Busy, Claimed, Conflict, Done, Full
+from hookline_receiver.limits import check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -47,6 +48,7 @@ class MemoryLedger:
                 "or say MemoryLedger(allow_volatile=True) in a test"
             )
             raise InvalidReceiver(message)
+        check_seconds(retention=retention)
         self._retention, self._max_rows, self._clock = retention, max_rows, clock
         self._rows: dict[bytes, _Row] = {}
 
@@ -71,7 +73,8 @@ class MemoryLedger:
         """Take the delivery for `lease` seconds."""
         now, row = self._clock(), self._live(entry.key)
         if row is None:
-            self._purge(now)
+            if len(self._rows) >= self._max_rows:
+                self._purge(now)
             if len(self._rows) >= self._max_rows:
                 return Full()
             fence = 1
@@ -119,12 +122,8 @@ class MemoryLedger:
         return row if row is not None and row.expires > self._clock() else None
 
     def _write(self, key: bytes, row: _Row) -> None:
-        self._rows.pop(key, None)  # re-inserted last: the dict stays ordered by expiry
-        self._rows[key] = replace(row, expires=self._clock() + self._retention)
+        expires = self._clock() + self._retention
+        self._rows[key] = replace(row, expires=max(expires, row.lease_ends) if row.state == "claimed" else expires)
 
     def _purge(self, now: float) -> None:
-        while self._rows:
-            oldest = next(iter(self._rows))
-            if self._rows[oldest].expires > now:
-                return
-            del self._rows[oldest]
+        self._rows = {key: row for key, row in self._rows.items() if row.expires > now}

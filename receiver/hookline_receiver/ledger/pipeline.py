@@ -24,6 +24,16 @@ BATCH: Final = 64  # commands of one round trip
 SOCKET_TIMEOUT: Final = 1.0  # seconds, for connecting and for each reply
 
 
+def is_address(url: str) -> bool:
+    """Whether a connection can be made for the URL. No I/O."""
+    untyped: Any = ConnectionPool
+    try:
+        untyped.from_url(url).make_connection()
+    except (ValueError, TypeError):  # a port or an option that is none; the text may hold a part of a password
+        return False
+    return True
+
+
 class Pipeline:
     """Sends commands in the order of the calls; connects when it must."""
 

@@ -9,11 +9,12 @@
 
 Every arrow is one atomic step on the store's own clock. A step sent twice by the same owner changes nothing the second
 time and is answered alike, so a step whose answer was lost may be sent again. A row is kept for the retention after its
-last transition; a ledger that is full answers `Full` and never drops a row before that.
+last transition, a claim at least for its lease; a ledger that is full answers `Full` and never drops a row before that.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,6 +33,15 @@ class Entry:
 
     key: bytes
     fingerprint: bytes
+
+    @classmethod
+    def of(cls, *names: str, body: bytes) -> Entry:
+        """The entry that the names together name; no other list of names has its key."""
+        key = hashlib.sha256()
+        for name in names:
+            text = name.encode("utf-8", "surrogatepass")
+            key.update(b"%d:%b" % (len(text), text))
+        return cls(key.digest(), hashlib.sha256(body).digest())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hookline_receiver.errors import InvalidReceiver
 from hookline_receiver.ledger.link import RedisLink, Script, StoreFull
+from hookline_receiver.ledger.pipeline import is_address
 from hookline_receiver.ledger.protocol import MAX_ROWS, RETENTION, Busy, Claimed, Conflict, Done, Full
+from hookline_receiver.limits import check_seconds, check_whole
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -52,9 +54,9 @@ class RedisLedger:
         if durability not in {"verified", "asserted", "unsafe_volatile"}:
             message = f'durability={durability!r} is not one of "verified", "asserted", "unsafe_volatile"'
             raise InvalidReceiver(message)
-        if not (retention >= 1 and max_rows >= 1 and check_interval > 0):
-            message = "a RedisLedger needs retention >= 1 s, max_rows >= 1 and check_interval > 0 s"
-            raise InvalidReceiver(message)
+        check_whole("max_rows", max_rows)
+        check_seconds(1, retention=retention)
+        check_seconds(check_interval=check_interval)
         _check_url(url)
         self._url, self._namespace = url, namespace
         self._retention_ms, self._max_rows = round(retention * 1000), max_rows
@@ -163,7 +165,10 @@ def _ms(seconds: float) -> int:
 
 def _check_url(url: str) -> None:
     if not url.startswith(("redis://", "rediss://", "unix://")):
-        message = (
-            "the ledger's URL must begin with redis://, rediss:// or unix:// (it is not shown: it may hold a password)"
-        )
-        raise InvalidReceiver(message)
+        message = "the ledger's URL must begin with redis://, rediss:// or unix://"
+    elif not is_address(url):
+        message = "the ledger's URL cannot be read: is a / # ? or @ of the password not written with a percent sign?"
+    else:
+        return
+    message += " (it is not shown: it may hold a password)"
+    raise InvalidReceiver(message)

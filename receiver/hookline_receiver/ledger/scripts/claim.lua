@@ -20,6 +20,7 @@ else
   end
   if redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[6]) then return {'full'} end
 end
-write(key, {state = CLAIMED, fence = fence, status = 0, lease_ends = now + tonumber(ARGV[4]), owner = owner,
-            fingerprint = ARGV[2]}, tonumber(ARGV[5]))
+local lease = tonumber(ARGV[4])
+write(key, {state = CLAIMED, fence = fence, status = 0, lease_ends = now + lease, owner = owner,
+            fingerprint = ARGV[2]}, math.max(tonumber(ARGV[5]), lease))
 return {'claimed', fence}

@@ -8,7 +8,11 @@ local step = ARGV[4]
 local goal = ({renew = CLAIMED, complete = DONE, release = RELEASED})[step]
 if row.state ~= CLAIMED then return row.state == goal and 1 or 0 end
 row.state = goal
-if step == 'renew' then row.lease_ends = now + tonumber(ARGV[6]) end
+local keep = tonumber(ARGV[5])
+if step == 'renew' then
+  row.lease_ends = now + tonumber(ARGV[6])
+  keep = math.max(keep, tonumber(ARGV[6]))
+end
 if step == 'complete' then row.status = tonumber(ARGV[6]) end
-write(ARGV[1], row, tonumber(ARGV[5]))
+write(ARGV[1], row, keep)
 return 1
