@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, overload
 
+from pydantic import BaseModel, Field, ValidationError
+
 from hookline_receiver.errors import InvalidReceiver
 from hookline_shared.errors import InvalidEvent
 from hookline_shared.event import DomainEvent, DomainEventRef, EventType, decode_event, decode_event_ref, peek_type
@@ -48,7 +50,8 @@ class Route:
 
     @classmethod
     def of(cls, event: EventType[Any], handler: Callable[..., Any], *, by_reference: bool = False) -> Route:
-        """The route to a handler of one or two parameters. Raises InvalidReceiver for any other."""
+        """The route to a handler of one or two parameters, no generator. Raises InvalidReceiver for any other."""
+        _check_runs(handler)
         return cls(event, handler, _wants_delivery(handler), by_reference)
 
     def decode(self, body: bytes) -> DomainEvent[Any] | DomainEventRef:
@@ -111,6 +114,18 @@ def decode(routes: list[Route], delivery: Delivery) -> Task:
     return Task(last, last.decode(delivery.body), delivery)
 
 
+class _Identified(BaseModel):
+    event_id: str = Field(min_length=1)
+
+
+def event_id_of(body: bytes) -> str | None:
+    """The event's id in the body; None when there is none. An empty one is none: it would be every event's."""
+    try:
+        return _Identified.model_validate_json(body).event_id
+    except ValidationError:
+        return None
+
+
 def _unheard(answer: object) -> None:
     del answer
 
@@ -150,7 +165,7 @@ class Starter:
             return Work(running, running.cancel)
         if self._threads is None:
             self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hookline-handler")
-        call = self._threads.submit(contextvars.copy_context().run, handler, *arguments)
+        call = self._threads.submit(contextvars.copy_context().run, _called, handler, *arguments)
         return Work(asyncio.wrap_future(call), call.cancel)
 
     def close(self) -> None:
@@ -160,8 +175,23 @@ class Starter:
             self._threads = None
 
 
+def _called(handler: Callable[..., Any], *arguments: object) -> object:
+    try:
+        return handler(*arguments)
+    except StopIteration as error:  # no future takes it: the handler would seem to run for ever
+        message = "a handler raised StopIteration"
+        raise RuntimeError(message) from error
+
+
 def _is_async(handler: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+
+
+def _check_runs(handler: Callable[..., Any]) -> None:
+    for function in (handler, type(handler).__call__):
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            message = f"{handler!r} has a yield: calling it makes a generator and runs nothing"
+            raise InvalidReceiver(message)
 
 
 def _wants_delivery(handler: Callable[..., Any]) -> bool:

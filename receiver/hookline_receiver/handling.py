@@ -119,7 +119,12 @@ class Handling:
         if not isinstance(held, _Held):
             return held
         recorder = partial(self._complete_by_hand, held)
-        work = start(replace(delivery, fence=held.claim.fence, recorder=recorder))
+        try:
+            work = start(replace(delivery, fence=held.claim.fence, recorder=recorder))
+        except Exception:  # like a thread that the system has no room for
+            log.exception("a handler could not be started")
+            await self._release(held)
+            return answers.FAILED
         answer = await self._handle(held, work)
         work.decided(answer)
         return answer
@@ -255,7 +260,10 @@ def _unclaimed(claim: Claim) -> Answer:
 def _outcome(work: Work, *, stopped: bool) -> tuple[int | None, Settled]:
     """The status to record, None = release, and the answer. A handler that ended well after all has had its effect."""
     if work.future.cancelled():
-        return None, answers.OVERDUE if stopped else answers.FAILED
+        if stopped:
+            return None, answers.OVERDUE
+        log.error("a handler was cancelled, and not by its deadline")
+        return None, answers.FAILED
     match work.future.exception():
         case None:
             return _response(work.future.result())
@@ -269,8 +277,10 @@ def _outcome(work: Work, *, stopped: bool) -> tuple[int | None, Settled]:
 
 
 def _response(result: object) -> tuple[int | None, Settled]:
-    if inspect.isawaitable(result):
-        log.error("a handler returned an awaitable instead of being one: declare it with async def")
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        log.error("a handler returned what is yet to run: declare it with async def and without yield")
+        if inspect.iscoroutine(result):
+            result.close()
         return None, answers.FAILED
     if not isinstance(result, Response | Passage):
         return 204, answers.HANDLED
@@ -278,5 +288,5 @@ def _response(result: object) -> tuple[int | None, Settled]:
         return result.status_code, Forwarded(result, "handled")
     if result.status_code in answers.FAILURE:
         return None, Forwarded(result, "forwarded_failure")
-    log.error("a handler answered %d: neither success nor failure", result.status_code)
+    log.error("a handler answered %r: neither success nor failure", result.status_code)
     return None, answers.BAD_RESPONSE

@@ -7,24 +7,24 @@ POST ─▶ headers ─▶ length ─▶ keys ─▶ body ─▶ MAC ─▶ fres
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import inspect
 import logging
-import math
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from hookline_receiver import answers
 from hookline_receiver.answers import Answer
 from hookline_receiver.body import PROCESS_CAP, BodyReader, Unread
 from hookline_receiver.errors import STALE, InvalidReceiver, KeysUnavailable, LedgerUnavailable, Refused
-from hookline_receiver.handlers import Route, Router, Starter, decode
+from hookline_receiver.handlers import Route, Router, Starter, decode, event_id_of
 from hookline_receiver.handling import Handling, Terms
 from hookline_receiver.keyring import Keyring
 from hookline_receiver.ledger.protocol import Entry
 from hookline_receiver.lifespan import serve as serve_lifespan
+from hookline_receiver.limits import check_seconds, check_whole
 from hookline_receiver.verification import authenticate, check_freshness, check_tolerance, delivered, read_head
 from hookline_shared.errors import InvalidEvent
 from hookline_shared.event import DomainEvent, DomainEventRef, EventType
@@ -55,15 +55,14 @@ _UNREAD = {
     Unread.NO_ROOM: answers.NO_ROOM,
     Unread.DISCONNECTED: None,
 }
-_WARNED = (answers.TOO_LARGE, answers.TOO_SLOW, answers.NO_ROOM, answers.NO_KEYS, answers.CONFLICT, answers.ENCODED)
+_WARNED = (
+    *(answers.TOO_LARGE, answers.TOO_SLOW, answers.NO_ROOM, answers.NO_KEYS, answers.CONFLICT, answers.ENCODED),
+    *(answers.LEDGER_FULL, answers.LEDGER_DOWN),
+)
 
 
 def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-class _Identified(BaseModel):
-    event_id: str
 
 
 class Receiver:
@@ -107,7 +106,9 @@ class Receiver:
         self.name = name
         self.profile: Profile = get_profile(scheme) if isinstance(scheme, str) else scheme
         limit_bytes = self.profile.max_body_bytes if max_body_bytes is None else max_body_bytes
-        _check_limits(name, limit_bytes, body_deadline, handler_deadline, lease, busy_wait)
+        _check_name(name)
+        check_whole("max_body_bytes", limit_bytes)
+        check_seconds(body_deadline=body_deadline, handler_deadline=handler_deadline, lease=lease, busy_wait=busy_wait)
         self.keyring = Keyring(keys, self.profile)
         self._tolerance_ms, self.clock = check_tolerance(tolerance), clock
         self._reader = BodyReader(limit_bytes, body_deadline, buffer_cap)
@@ -246,7 +247,7 @@ class Receiver:
 
     def _prepare(self, delivery: Delivery) -> Start | Answer:
         try:
-            named = self._type_from(delivery) if self._type_from is not None else None
+            named = self._named(delivery)
             routes = self._router.find(delivery.body, named)
             return self._unknown if routes is None else self._starter.starting(decode(routes, delivery))
         except InvalidEvent as error:
@@ -256,15 +257,19 @@ class Receiver:
             log.exception("the event could not be read")
             return answers.FAILED
 
+    def _named(self, delivery: Delivery) -> str | None:
+        named: object = None if self._type_from is None else self._type_from(delivery)
+        if named is None or isinstance(named, str):
+            return named
+        if inspect.iscoroutine(named):
+            named.close()
+        message = f"type_from must return the event's name or None, not {type(named).__name__}"
+        raise TypeError(message)  # anything else would name no handler's event, and be acknowledged as unknown
+
     def _entry(self, delivery: Delivery) -> Entry:
-        kind, identity = "delivery", delivery.id
-        if self._by_event and (event_id := _event_id(delivery.body)) is not None:
-            kind, identity = "event", event_id
-        key = hashlib.sha256()
-        for part in (self.name, self.profile.name, kind, identity):
-            text = part.encode("utf-8", "surrogatepass")
-            key.update(b"%d:%b" % (len(text), text))
-        return Entry(key.digest(), hashlib.sha256(delivery.body).digest())
+        event_id = event_id_of(delivery.body) if self._by_event else None
+        kind, identity = ("delivery", delivery.id) if event_id is None else ("event", event_id)
+        return Entry.of(self.name, self.profile.name, kind, identity, body=delivery.body)
 
 
 def _check_choice(option: str, value: object, *choices: object) -> None:
@@ -273,22 +278,12 @@ def _check_choice(option: str, value: object, *choices: object) -> None:
         raise InvalidReceiver(message)
 
 
-def _check_limits(name: str, max_body_bytes: int, *seconds: float) -> None:
-    if not name:
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name:
         message = "a receiver needs a name: it tells its rows in the ledger from other endpoints'"
-        raise InvalidReceiver(message)
-    if max_body_bytes < 1 or not all(math.isfinite(value) and value > 0 for value in seconds):
-        message = "max_body_bytes, body_deadline, handler_deadline, lease and busy_wait must be above 0 and finite"
         raise InvalidReceiver(message)
 
 
 def _is_encoded(pairs: Pairs) -> bool:
     encodings = [value.strip().lower() for name, value in pairs if name.lower() == b"content-encoding"]
     return any(encoding not in {b"", b"identity"} for encoding in encodings)
-
-
-def _event_id(body: bytes) -> str | None:
-    try:
-        return _Identified.model_validate_json(body).event_id
-    except ValidationError:
-        return None
