@@ -65,15 +65,23 @@ class Keyring:
         loop = asyncio.get_running_loop()
         if self._asking is None or self._asking.done() or self._asking.get_loop() is not loop:
             self._asking = loop.create_task(self._fetch(call))
-        await asyncio.shield(self._asking)
+        # Waited for, not awaited: neither a call that was cancelled nor one that ignores its deadline takes us along.
+        ended, _ = await asyncio.wait({self._asking}, timeout=self._patience)
+        if not ended:
+            self._failed()
 
     async def _fetch(self, call: KeyCall) -> None:
         try:
             async with asyncio.timeout(self._patience):
                 self._keys = check_keys(await call(), self._profile)
-        except Exception as error:  # noqa: BLE001 - the user's code; whatever it raises, the answer is 503
+        except (Exception, asyncio.CancelledError) as error:  # the user's code; whatever it raises, the answer is 503
             log.warning("the key source failed: %s", type(error).__name__)
-            self._ask_again_at = self._clock() + PAUSE if self._keys else float("-inf")
+            self._failed()
+            if not isinstance(error, Exception):
+                raise
         else:
             self._fetched_at = self._clock()
             self._ask_again_at = self._fetched_at + FRESH
+
+    def _failed(self) -> None:
+        self._ask_again_at = self._clock() + PAUSE if self._keys else float("-inf")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 from hookline_receiver.delivery import Delivery
@@ -21,7 +21,7 @@ from hookline_shared.keys import SigningKey
 from hookline_shared.profiles import get_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from hookline_shared.profiles import Profile, SignedHead, Verifier
 
@@ -82,7 +82,7 @@ def authenticate(head: SignedHead, verifier: Verifier, body: bytes, *, key_count
 
 def check_freshness(head: SignedHead, now_ms: int, tolerance_ms: float) -> None:
     """Raise Refused(stale) when the signed time is further than the tolerance from now."""
-    if head.timestamp_ms is not None and abs(now_ms - head.timestamp_ms) > tolerance_ms:
+    if head.timestamp_ms is not None and not abs(now_ms - head.timestamp_ms) <= tolerance_ms:  # nor is a NaN fresh
         off = (now_ms - head.timestamp_ms) / 1000
         raise Refused(STALE, f"{off:+.1f} s, the tolerance is {tolerance_ms / 1000:g} s")
 
@@ -103,7 +103,8 @@ def delivered(head: SignedHead, pairs: Sequence[tuple[bytes, bytes]], body: byte
 
 def check_keys(keys: SigningKey | Iterable[SigningKey], profile: Profile) -> tuple[SigningKey, ...]:
     """The keys as a tuple; raises InvalidSigningKey for none, for what is no SigningKey and for what is none here."""
-    found: tuple[object, ...] = (keys,) if isinstance(keys, SigningKey) else tuple(keys)
+    given: object = keys
+    found = tuple(cast("Iterable[object]", given)) if isinstance(given, Iterable) else (given,)
     usable = tuple(key for key in found if isinstance(key, SigningKey))
     if not found or len(usable) != len(found):
         message = "keys must be one SigningKey or more: SigningKey.all_from_env(NAME), or SigningKey.parse(text)"
@@ -116,10 +117,11 @@ def check_keys(keys: SigningKey | Iterable[SigningKey], profile: Profile) -> tup
 
 def check_tolerance(tolerance: float) -> float:
     """The tolerance in milliseconds; raises InvalidReceiver unless it is finite and not negative."""
-    if not math.isfinite(tolerance) or tolerance < 0:
+    tolerance_ms = tolerance * 1000
+    if not math.isfinite(tolerance_ms) or tolerance_ms < 0:
         message = "tolerance must be a finite number of seconds, 0 or more"
         raise InvalidReceiver(message)
-    return tolerance * 1000
+    return tolerance_ms
 
 
 def raw_pairs(headers: Headers) -> list[tuple[bytes, bytes]]:
@@ -129,12 +131,16 @@ def raw_pairs(headers: Headers) -> list[tuple[bytes, bytes]]:
 
 
 def _raw(text: str | bytes) -> bytes:
-    if isinstance(text, bytes):
-        return text
+    given: object = text
+    if isinstance(given, bytes):
+        return given
+    if not isinstance(given, str):
+        message = f"header names and values must be bytes or text, not {type(given).__name__}"
+        raise TypeError(message)
     try:
-        return text.encode("latin-1")
+        return given.encode("latin-1")
     except UnicodeEncodeError:  # never came off the wire like this; no signed header is valid with such bytes
-        return text.encode("utf-8", "surrogatepass")
+        return given.encode("utf-8", "surrogatepass")
 
 
 def _count(number: int, noun: str) -> str:
