@@ -20,6 +20,7 @@ MINIMUM_BYTES: Final = 32
 MAXIMUM_KEYS: Final = 16
 """More keys than this would make more signatures than a receiver reads."""
 
+_QUOTES = frozenset("'\"")
 _BLOCK = 64  # bytes of a SHA-256 block, RFC 2104 section 2
 _INNER_PAD = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER_PAD = bytes(byte ^ 0x5C for byte in range(256))
@@ -68,14 +69,16 @@ class SigningKey:
     __pair: KeyPair | None
 
     def __init__(self, material: bytes, /) -> None:
+        given: object = material
+        if not isinstance(given, bytes | bytearray | memoryview):
+            raise _not_a_key("bytes: give text to SigningKey.parse", given)
+        material = bytes(given)
         if not material:
             message = f"the signing key is empty: {key_text('axiom').hint}"
             raise InvalidSigningKey(message)
         block = material if len(material) <= _BLOCK else hashlib.sha256(material).digest()
         block = block.ljust(_BLOCK, b"\0")
-        self.__set(
-            bytes(material), hashlib.sha256(block.translate(_INNER_PAD)), hashlib.sha256(block.translate(_OUTER_PAD))
-        )
+        self.__set(material, hashlib.sha256(block.translate(_INNER_PAD)), hashlib.sha256(block.translate(_OUTER_PAD)))
 
     @classmethod
     def of_pair(cls, pair: KeyPair) -> SigningKey:
@@ -98,7 +101,10 @@ class SigningKey:
         `minimum_bytes` is the least length of a shared secret, None = the scheme's. Raises InvalidSigningKey, and
         UnknownProfile for a scheme that does not exist.
         """
-        spelling, text = key_text(scheme), text.strip()
+        spelling, text = key_text(scheme), _text(text).strip()
+        if text[:1] in _QUOTES and text[-1:] in _QUOTES:
+            message = "the signing key is in quotes, which would be part of it: remove them"
+            raise InvalidSigningKey(message)
         if any(character.isspace() for character in text):
             message = "the signing key contains whitespace: one key here, several only where a rotation list is read"
             raise InvalidSigningKey(message)
@@ -114,7 +120,7 @@ class SigningKey:
     @classmethod
     def parse_all(cls, text: str, *, scheme: str = "axiom", minimum_bytes: int | None = None) -> tuple[SigningKey, ...]:
         """The whitespace-separated keys of `text`, in order, equal ones once: 1 to 16. Raises like `parse`."""
-        words = text.split()
+        words = _text(text).split()
         keys = tuple(dict.fromkeys(cls.parse(word, scheme=scheme, minimum_bytes=minimum_bytes) for word in words))
         if not keys:
             message = f"no signing key given: {key_text(scheme).hint}"
@@ -259,6 +265,16 @@ class _NoMac:
 
 
 _NO_MAC: Final = _NoMac()
+
+
+def _text(text: object) -> str:
+    if not isinstance(text, str):
+        raise _not_a_key("text", text)
+    return text
+
+
+def _not_a_key(wanted: str, given: object) -> InvalidSigningKey:
+    return InvalidSigningKey(f"the signing key is {type(given).__name__}, not {wanted}")
 
 
 def _variable(name: str, environ: Mapping[str, str] | None, scheme: str) -> str:
