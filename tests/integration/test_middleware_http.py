@@ -74,7 +74,7 @@ def test_an_endpoint_that_exists_is_verified_and_repeats_are_answered_from_the_l
 
 @pytest.mark.parametrize("chunks", [1, 50])
 @pytest.mark.parametrize("above", [True, False])
-def test_a_middleware_that_reads_the_body_may_stand_above_and_below(*, above: bool, chunks: int) -> None:
+def test_a_middleware_that_reads_the_body_may_stand_above_and_below(*, above: bool, chunks: int) -> None:  # cases: C01
     read: list[bytes] = []
 
     class Reading(BaseHTTPMiddleware):
@@ -98,7 +98,7 @@ def test_a_middleware_that_reads_the_body_may_stand_above_and_below(*, above: bo
     assert (answer.status_code, answer.content, read) == (201, body, [body])
 
 
-def test_fastapi_gives_the_endpoint_its_model() -> None:
+def test_fastapi_gives_the_endpoint_its_model() -> None:  # cases: C01
     app = FastAPI()
 
     @app.post(PATH, status_code=202)
@@ -111,7 +111,7 @@ def test_fastapi_gives_the_endpoint_its_model() -> None:
     assert (answer.status_code, answer.json()) == (202, {"order": "o_1", "delivery": "dlv_1"})
 
 
-def test_a_response_streams_through_once_it_is_recorded() -> None:
+def test_a_response_streams_through_once_it_is_recorded() -> None:  # cases: C02
     ledger, go_on = MemoryLedger(allow_volatile=True), threading.Event()
 
     async def parts() -> AsyncIterator[bytes]:
@@ -134,7 +134,7 @@ def test_a_response_streams_through_once_it_is_recorded() -> None:
         assert b"".join(arriving) == b"last"
 
 
-def test_a_large_file_passes_unchanged(tmp_path: Path) -> None:
+def test_a_large_file_passes_unchanged(tmp_path: Path) -> None:  # cases: C19
     file = tmp_path / "large"
     file.write_bytes(bytes(range(256)) * 12_000)
 
@@ -147,7 +147,7 @@ def test_a_large_file_passes_unchanged(tmp_path: Path) -> None:
     assert answer.headers["content-length"] == str(file.stat().st_size)
 
 
-def test_background_work_runs_after_the_answer_even_when_the_client_is_gone() -> None:
+def test_background_work_runs_after_the_answer_even_when_the_client_is_gone() -> None:  # cases: C05
     answered, done = threading.Event(), threading.Event()
 
     async def later() -> None:
@@ -221,7 +221,7 @@ def test_32_copies_at_once_run_the_endpoint_once() -> None:
     assert len(calls) == 1
 
 
-def test_what_the_endpoint_raises_is_the_servers_500_and_the_retry_runs_again() -> None:
+def test_what_the_endpoint_raises_is_the_servers_500_and_the_retry_runs_again() -> None:  # cases: E18
     failures = [ZeroDivisionError()]
 
     async def failing(request: Request) -> Response:
@@ -272,7 +272,9 @@ SPELLINGS = [
 
 @both_frameworks
 @pytest.mark.parametrize("mounted", [False, True])
-def test_no_spelling_of_the_path_reaches_the_endpoint_unverified(framework: Any, *, mounted: bool) -> None:
+def test_no_spelling_of_the_path_reaches_the_endpoint_unverified(
+    framework: Any, *, mounted: bool
+) -> None:  # cases: C08
     reached: list[str] = []
 
     async def endpoint(request: Request) -> Response:
@@ -289,7 +291,7 @@ def test_no_spelling_of_the_path_reaches_the_endpoint_unverified(framework: Any,
 
 
 @pytest.mark.parametrize("prefixed", [True, False])
-def test_a_root_path_is_taken_off(*, prefixed: bool) -> None:
+def test_a_root_path_is_taken_off(*, prefixed: bool) -> None:  # cases: C08
     with serve(rooted(app_of(ok, framework=FastAPI), "/api", prefixed=prefixed)) as url:
         statuses = [raw(url, PATH), post(url).status_code]
     assert statuses == [401, 200]
@@ -306,7 +308,7 @@ def rooted(app: Any, root_path: str, *, prefixed: bool) -> Any:
     return called
 
 
-def test_other_paths_pass_untouched_and_another_method_does_not() -> None:
+def test_other_paths_pass_untouched_and_another_method_does_not() -> None:  # cases: C15
     async def page(request: Request) -> Response:
         return PlainTextResponse("page")
 
@@ -318,7 +320,7 @@ def test_other_paths_pass_untouched_and_another_method_does_not() -> None:
     assert answers[1].headers["allow"] == "POST"
 
 
-def test_websockets_pass_on_the_same_path() -> None:
+def test_websockets_pass_on_the_same_path() -> None:  # cases: C07
     async def echo(websocket: WebSocket) -> None:
         await websocket.accept()
         await websocket.send_text(await websocket.receive_text())
@@ -338,7 +340,7 @@ def test_websockets_pass_on_the_same_path() -> None:
     assert [message.get("text") for message in heard] == [None, "hello"]
 
 
-def test_the_ledger_opens_and_closes_with_the_application(redis_url: str, namespace: str) -> None:
+def test_the_ledger_opens_and_closes_with_the_application(redis_url: str, namespace: str) -> None:  # cases: C07
     order: list[str] = []
 
     @asynccontextmanager

@@ -76,7 +76,7 @@ def orders(handled: list[str], **options: Any) -> Receiver:
 
 
 @both_parsers
-def test_a_declared_length_over_the_limit_is_refused_unread_and_the_connection_closed(http: str) -> None:
+def test_a_declared_length_over_the_limit_is_refused_unread_and_the_connection_closed(http: str) -> None:  # cases: C13
     headers, _ = signed()
     head = [*headers, (b"Content-Length", b"131073"), (b"Expect", b"100-continue")]
     with serve(orders([]), http=http) as url:
@@ -92,7 +92,7 @@ def test_an_upload_that_is_not_signed_is_refused_before_it_is_sent(http: str) ->
 
 
 @both_parsers
-def test_a_client_that_leaves_mid_body_leaves_no_trace(http: str) -> None:
+def test_a_client_that_leaves_mid_body_leaves_no_trace(http: str) -> None:  # cases: C03
     handled: list[str] = []
     made = orders(handled)
     headers, body = signed()
@@ -106,7 +106,7 @@ def test_a_client_that_leaves_mid_body_leaves_no_trace(http: str) -> None:
 
 
 @pytest.mark.parametrize("framework", [FastAPI, Starlette])
-def test_the_documented_set_up_handles_and_never_redirects(framework: Any) -> None:
+def test_the_documented_set_up_handles_and_never_redirects(framework: Any) -> None:  # cases: C10
     handled: list[str] = []
     made = orders(handled)
     app = framework(lifespan=made.lifespan)
@@ -120,7 +120,7 @@ def test_the_documented_set_up_handles_and_never_redirects(framework: Any) -> No
 
 
 @pytest.mark.parametrize("path", ["//hooks/shop", "/./hooks/shop", "/%68ooks/shop", "/HOOKS/shop", "/hooks/shop;x"])
-def test_no_spelling_of_the_path_reaches_a_handler_unverified(path: str) -> None:
+def test_no_spelling_of_the_path_reaches_a_handler_unverified(path: str) -> None:  # cases: C08
     handled: list[str] = []
     app = Starlette(routes=[Route("/hooks/shop", orders(handled))])
     _, body = signed()

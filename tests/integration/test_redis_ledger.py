@@ -87,7 +87,7 @@ def test_a_receiver_whose_server_is_away_does_not_start(namespace: str) -> None:
     run(go())
 
 
-def test_while_the_server_is_down_deliveries_are_answered_503_and_not_handled(namespace: str) -> None:
+def test_while_the_server_is_down_deliveries_are_answered_503_and_not_handled(namespace: str) -> None:  # cases: E23
     async def go() -> None:
         seen: list[object] = []
         with server() as running:
@@ -101,7 +101,7 @@ def test_while_the_server_is_down_deliveries_are_answered_503_and_not_handled(na
     run(go())
 
 
-def test_32_copies_at_once_run_the_handler_once(redis_url: str, namespace: str) -> None:
+def test_32_copies_at_once_run_the_handler_once(redis_url: str, namespace: str) -> None:  # cases: E17
     async def go() -> None:
         seen: list[object] = []
         apps = [receiver(ledger=RedisLedger(redis_url, namespace=namespace)) for _ in range(2)]  # two processes' worth
@@ -221,7 +221,7 @@ def test_a_ledger_shared_by_two_receivers_closes_with_the_last(redis_url: str, n
     run(go())
 
 
-def test_a_ledger_serves_one_loop_after_another(redis_url: str, namespace: str) -> None:
+def test_a_ledger_serves_one_loop_after_another(redis_url: str, namespace: str) -> None:  # cases: A73
     async def once() -> None:
         async with ledger.opened():
             await handled(ledger)

@@ -169,7 +169,7 @@ def test_a_lost_fence_forwards_the_success_and_is_counted() -> None:
 
 
 @pytest.mark.parametrize("down", ["claim", "find"])
-def test_nothing_passes_while_the_ledger_is_down(down: str) -> None:
+def test_nothing_passes_while_the_ledger_is_down(down: str) -> None:  # cases: C11 E23
     endpoint = Endpoint()
     encoded = [(b"content-encoding", b"gzip")] if down == "find" else []
     headers, body = signed()
@@ -291,7 +291,7 @@ def test_a_server_that_gives_up_does_not_stop_the_endpoint() -> None:
     assert run(go()).headers[b"x-axiom-replayed"] == b"true"
 
 
-def test_the_body_comes_once_and_then_the_servers_messages() -> None:
+def test_the_body_comes_once_and_then_the_servers_messages() -> None:  # cases: C02
     async def app(scope: Any, receive: Any, send: Any) -> None:
         got.extend([await receive(), await receive()])
         await send({"type": "http.response.start", "status": 204, "headers": []})
@@ -400,7 +400,7 @@ def test_a_receiver_with_handlers_is_refused_and_takes_none_later() -> None:
 
 
 @pytest.mark.parametrize("kind", ["websocket", "lifespan", "something-new"])
-def test_other_scopes_pass(kind: str) -> None:
+def test_other_scopes_pass(kind: str) -> None:  # cases: C07
     endpoint = Endpoint()
     run(behind(endpoint)({"type": kind, "path": PATH}, None, None))
     assert endpoint.passed == [kind]

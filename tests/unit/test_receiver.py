@@ -112,7 +112,7 @@ def test_a_redrive_of_a_handled_delivery_signed_afresh_is_answered_from_the_ledg
     assert (reply.status, reply.headers[b"x-axiom-replayed"]) == (204, b"true")
 
 
-def test_of_32_copies_at_once_the_handler_runs_one() -> None:
+def test_of_32_copies_at_once_the_handler_runs_one() -> None:  # cases: E17
     ran: list[object] = []
 
     async def paid(event: object) -> None:
@@ -128,7 +128,7 @@ def test_of_32_copies_at_once_the_handler_runs_one() -> None:
     assert len(ran) == 1
 
 
-def test_a_copy_of_a_running_delivery_waits_and_is_then_told_to_come_again() -> None:
+def test_a_copy_of_a_running_delivery_waits_and_is_then_told_to_come_again() -> None:  # cases: C18
     async def go() -> Reply:
         async def paid(event: object) -> None:
             running.set()

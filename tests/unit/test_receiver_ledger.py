@@ -28,7 +28,7 @@ from tests.support_receiver import (
 
 
 @pytest.mark.parametrize("ledger", [Ledger("claim"), Ledger(max_rows=0)], ids=["down", "full"])
-def test_without_a_claim_nothing_is_handled(ledger: Ledger) -> None:
+def test_without_a_claim_nothing_is_handled(ledger: Ledger) -> None:  # cases: E23
     seen: list[object] = []
     reply = run(deliver(handled_by(seen.append, ledger=ledger)))
     assert reply.status == 503

@@ -45,7 +45,7 @@ def failing(error: BaseException, times: int = 1) -> Callable[[object], None]:
 @pytest.mark.parametrize(
     ("error", "status"), [(ValueError("x"), 500), (Reject(), 422), (RetryLater(2.5), 503), (TimeoutError(), 500)]
 )
-def test_a_handler_that_fails_releases_and_the_retry_runs_it_again(error: Exception, status: int) -> None:
+def test_a_handler_that_fails_releases_and_the_retry_runs_it_again(error: Exception, status: int) -> None:  # cases: E18
     first, retry = run(twice(handled_by(failing(error))))
     assert (first.status, retry.status) == (status, 204)
     assert b"x-axiom-replayed" not in retry.headers

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def test_only_post_is_a_delivery() -> None:
+def test_only_post_is_a_delivery() -> None:  # cases: C15
     app = handled_by(nothing)
     for method in ("GET", "HEAD", "OPTIONS", "PUT"):
         reply = run(call(app, *signed(), method=method))
@@ -40,7 +40,7 @@ REFUSALS: dict[str, Callable[[dict[bytes, bytes]], list[tuple[bytes, bytes]]]] =
 @pytest.mark.parametrize("reason", REFUSALS)
 def test_each_refusal_is_the_same_401_counted_and_logged_by_its_reason(
     reason: str, caplog: pytest.LogCaptureFixture
-) -> None:
+) -> None:  # cases: B11 C11
     app, (headers, body) = handled_by(nothing), signed()
     reply = run(call(app, REFUSALS[reason](dict(headers)), body))
     assert (reply.status, reply.body) == (401, b"unauthorized\n")
@@ -98,14 +98,14 @@ def test_a_body_over_the_limit_is_refused_by_its_declared_length_without_reading
 
 
 @pytest.mark.parametrize("length", [b"5", b"abc", b"-1", b"", b"9" * 5000])
-def test_a_body_over_the_limit_is_refused_whatever_length_it_declares(length: bytes) -> None:
+def test_a_body_over_the_limit_is_refused_whatever_length_it_declares(length: bytes) -> None:  # cases: C13
     headers, body = signed(b"a" * 101)
     app = handled_by(nothing, max_body_bytes=100)
     reply = run(call(app, [*headers, (b"content-length", length)], body, chunks=[100, 1]))
     assert (reply.status, reply.headers[b"connection"]) == (413, b"close")
 
 
-def test_a_body_that_does_not_arrive_in_time_is_given_up() -> None:
+def test_a_body_that_does_not_arrive_in_time_is_given_up() -> None:  # cases: C13
     async def receive() -> Any:
         await asyncio.Event().wait()
 
@@ -126,7 +126,7 @@ def test_bodies_of_all_requests_together_are_bounded_and_the_room_is_given_back(
     assert cap.used_bytes == 0
 
 
-def test_a_client_that_leaves_mid_body_gets_no_answer_and_leaves_no_row() -> None:
+def test_a_client_that_leaves_mid_body_gets_no_answer_and_leaves_no_row() -> None:  # cases: C03
     ledger = Ledger()
 
     async def receive() -> Any:
@@ -139,7 +139,7 @@ def test_a_client_that_leaves_mid_body_gets_no_answer_and_leaves_no_row() -> Non
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 100_000, b"\xff", b"\x00", b'{"type":"order.paid"}', b"{}"])
-def test_an_authentic_body_that_is_not_the_event_is_unprocessable(body: bytes) -> None:
+def test_an_authentic_body_that_is_not_the_event_is_unprocessable(body: bytes) -> None:  # cases: B24 B28
     assert run(deliver(handled_by(nothing), body)).status == 422
 
 

@@ -51,24 +51,24 @@ def test_whatever_is_changed_after_signing_is_refused(body: bytes, place: int, w
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_raw_bytes_of_any_kind_are_equal(kind: Any) -> None:
+def test_raw_bytes_of_any_kind_are_equal(kind: Any) -> None:  # cases: B04
     headers, body = signed()
     assert checked(headers, kind(body)).body == body
 
 
 @pytest.mark.parametrize("body", ["text", {"parsed": 1}, None])
-def test_a_body_that_is_not_raw_bytes_is_a_misuse(body: Any) -> None:
+def test_a_body_that_is_not_raw_bytes_is_a_misuse(body: Any) -> None:  # cases: B01 B04
     with pytest.raises(TypeError, match="raw bytes"):
         checked(signed()[0], body)
 
 
-def test_headers_may_be_a_mapping_of_bytes_or_text() -> None:
+def test_headers_may_be_a_mapping_of_bytes_or_text() -> None:  # cases: C16
     headers, body = signed()
     text = {name.decode().title(): value.decode() for name, value in headers}
     assert checked(dict(headers), body) == checked(text, body) == checked(Headers(text), body)
 
 
-def test_a_mapping_that_holds_repeated_names_is_ambiguous() -> None:
+def test_a_mapping_that_holds_repeated_names_is_ambiguous() -> None:  # cases: B11 C16
     headers, body = signed()
     assert reason_of(Headers(raw=[*headers, headers[1]]), body) == "repeated_delivery"
 
@@ -80,7 +80,7 @@ def test_text_that_no_wire_carries_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("off_ms", "fresh"), [(-300_000, True), (300_000, True), (-300_001, False), (300_001, False)])
-def test_the_tolerance_is_inclusive_in_both_directions(off_ms: int, *, fresh: bool) -> None:
+def test_the_tolerance_is_inclusive_in_both_directions(off_ms: int, *, fresh: bool) -> None:  # cases: B17
     headers, body = signed(now_ms=NOW_MS + off_ms)
     if fresh:
         assert checked(headers, body).timestamp_ms == NOW_MS + off_ms
@@ -108,7 +108,7 @@ def test_a_missing_or_short_key_is_a_misuse(keys: Any) -> None:
 
 
 @pytest.mark.parametrize("tolerance", [float("nan"), float("inf"), -1.0])
-def test_a_tolerance_that_would_switch_the_check_off_is_a_misuse(tolerance: float) -> None:
+def test_a_tolerance_that_would_switch_the_check_off_is_a_misuse(tolerance: float) -> None:  # cases: B14
     with pytest.raises(InvalidReceiver):
         checked(*signed(), tolerance=tolerance)
 
