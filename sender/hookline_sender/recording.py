@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=BaseModel)
 
-_UNSET: Final = {"HOOKLINE_REDIS_URL": "redis://recorded.invalid", "HOOKLINE_GRANTS": "*"}
+_UNSET: Final = {"HOOKLINE_GRANTS": "*"}
+_NOWHERE: Final = {"HOOKLINE_REDIS_URL": "redis://recorded.invalid"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,7 @@ class Outlet:
         """What `hookline_sender.testing.record` does."""
         if self._recorder is not None:
             raise HooklineError("this publisher is being recorded already: use the recording of the outer block")
-        deployment = self._deployment or Deployment.from_env(self._plan, _UNSET | dict(self._variables()))
+        deployment = self._deployment or Deployment.from_env(self._plan, _UNSET | dict(self._variables()) | _NOWHERE)
         self._recorder = recorder = Recorder(Desk.of(self._plan, deployment))
         try:
             yield recorder.recording

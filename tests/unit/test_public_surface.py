@@ -18,7 +18,7 @@ PACKAGES = ["hookline_receiver", "hookline_sender", "hookline_shared"]
 PROMISED = {
     "hookline_sender": {
         *("Deployment", "DeliveryPolicy", "DestinationRef", "DomainEvent", "EventType", "HooklineError", "Plan"),
-        *("Publication", "Publisher", "Receipt", "SigningKey", "Worker"),
+        *("Publication", "Publish", "Publisher", "RawEventType", "Receipt", "SigningKey", "SyncPublisher", "Worker"),
     },
     "hookline_receiver": {
         *(
@@ -137,6 +137,7 @@ def test_contracts_and_verification_need_only_the_base(names: str) -> None:
     ("package", "name", "extra"),
     [
         ("hookline_sender", "Publisher", "sender"),
+        ("hookline_sender", "SyncPublisher", "sender"),
         ("hookline_sender", "Worker", "sender"),
         ("hookline_receiver", "RedisLedger", "receiver"),
         ("hookline_receiver", "WebhookMiddleware", "receiver"),
