@@ -79,7 +79,7 @@ def test_a_commands_events_are_delivered_and_its_status_is_the_exit_status(
 
 def test_without_a_command_stdout_is_an_environment_for_other_terminals(place: Path, environ: dict[str, str]) -> None:
     with hookline("dev", "shop:plan", environ=environ, cwd=place) as dev:
-        said(dev, "Paste these lines into another terminal")
+        said(dev, "Run your services in other terminals")
         assert dev.stdout is not None
         lines = "".join(dev.stdout.readline() for _ in range(7))
         script = f"{lines}exec {shlex.quote(sys.executable)} shop.py"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from hookline_receiver.testing import DeliveryClient, sign_request
 from hookline_sender import SigningKey, Worker
-from tests.support import run, serve
+from tests.support import python, run, serve
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -57,6 +58,25 @@ def test_the_publisher_service_and_the_receiver_app_work_together(environ: pytes
     assert (first.json()["duplicate"], second.json()["duplicate"]) == (False, True)
     assert first.json()["deliveries"] == second.json()["deliveries"]
     assert (attempts, receiver.invoices) == (1, {"o-1": 1999})
+
+
+def test_the_flask_publisher_publishes_a_payment_once(environ: pytest.MonkeyPatch) -> None:
+    publisher, receiver = load("flask_publisher"), load("receiver_app")
+    with serve(receiver.app) as receiving:
+        environ.setenv("HOOKLINE_WEBHOOK_BILLING_URL", f"{receiving}/hooks/shop")
+        with closing(publisher.publisher):
+            client = publisher.create_app().test_client()
+            first, second = (client.post("/orders/o-4/payment", json={"amount_cents": 1999}) for _ in range(2))
+        attempts = run(Worker(publisher.plan).run_once())
+    assert (first.status_code, first.json["duplicate"], second.json["duplicate"]) == (202, False, True)
+    assert (attempts, receiver.invoices) == (1, {"o-4": 1999})
+
+
+def test_a_users_own_tests_run_as_they_stand() -> None:
+    with python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / "test_my_webhook.py")) as tests:
+        said, _ = tests.communicate(timeout=60)
+    assert tests.returncode == 0, said
+    assert "5 passed" in said
 
 
 @pytest.mark.usefixtures("environ")

@@ -46,7 +46,7 @@ class Report:
             return
         for line in exports(variables):
             print(line, flush=True)  # noqa: T201 - to be pasted or sourced, so never wrapped or coloured
-        self._say(Text("Paste these lines into another terminal and run your service there. Ctrl-C stops everything."))
+        self._say(Text("Run your services in other terminals, after these lines. Ctrl-C stops everything."))
 
     def delivery(self, line: str) -> None:
         """One line of the receiver's."""
