@@ -76,6 +76,27 @@ def test_a_fence_lost_while_the_handler_runs_is_counted_once() -> None:
     assert app.counters["fence_lost"] == 1
 
 
+def test_a_handler_that_outlives_its_lease_is_run_again_and_its_success_is_counted_as_doubtful() -> None:
+    async def go() -> tuple[Reply, Reply]:
+        async def paid(event: object, delivery: Delivery) -> None:
+            fences.append(delivery.fence)
+            if delivery.fence == 1:
+                await taken_over.wait()
+
+        fences, taken_over, request = list[int | None](), asyncio.Event(), signed()
+        first, second = (handled_by(paid, ledger=ledger, lease=0.1) for _ in range(2))
+        slow = asyncio.create_task(call(first, *request))
+        await until(asking(lambda: fences), bool)
+        quick = await call(second, *request)
+        taken_over.set()
+        late = await slow
+        assert (fences, first.counters["fence_lost"], second.counters["fence_lost"]) == ([1, 2], 1, 0)
+        return quick, late
+
+    ledger = Ledger("renew")
+    assert [reply.status for reply in run(go())] == [204, 204]
+
+
 def test_a_claim_that_cannot_be_released_does_not_change_the_answer() -> None:
     def paid(event: object) -> None:
         raise Reject
