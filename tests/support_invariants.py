@@ -62,6 +62,10 @@ class Namespace:
 
     def faults(self) -> list[str]:
         broken = [f"lane {lane!r} was set aside" for lane in self.dump.get("broken", {})]
+        unwatched = {task.lane for task in self.tasks if task.unfinished} - {
+            m.decode() for m in self.dump.get("sweep", {})
+        }
+        broken += [f"lane {lane!r} has tasks and nobody watches their deadlines" for lane in unwatched]
         return [*broken, *self._counts(), *self._places(), *self._publications(), *self._schedule()]
 
     def _counts(self) -> list[str]:
@@ -135,7 +139,8 @@ class Namespace:
         blocked = flight >= cap or b"1" in (fields.get(b"p"), fields.get(b"g"))
         due = None if blocked else self._due(lane, ordered=fields[b"m"] == b"1")
         expected, other = (busy, ready) if flight else (ready, busy)
-        if flight > cap:
+        # A registered destination's limit may be lowered under what is in flight.
+        if flight > cap and b"r" not in fields:
             return [f"lane {lane} has {flight} in flight and may have {cap}"]
         if other is not None or (expected is None) != (due is None):
             return [f"lane {lane}: {flight} in flight, work due {due}, ready at {ready}, busy at {busy}"]
