@@ -1,21 +1,19 @@
-"""What the crash tests share: a plan with short leases, a worker process to kill, a receiver that holds deliveries."""
+"""What the crash tests share: a plan with short leases, ways to look at it, a receiver that holds deliveries."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import threading
 import warnings
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
 from hookline_receiver import DomainEvent, Receiver, RedisLedger, SigningKey
-from hookline_sender import Deployment, DestinationRef, EventType, Plan
+from hookline_sender import Deployment, DestinationRef, EventType, Plan, Publisher
 from hookline_sender.policy import DeliveryPolicy
-from tests.support import run
 
 if TYPE_CHECKING:
     from hookline_sender.embedded import EmbeddedServer
@@ -29,30 +27,47 @@ class Parcel(BaseModel):
     number: int
 
 
+DEPOT_KEY = SigningKey.generate()
 PARCEL_SENT = EventType("parcel.sent", Parcel)
 
 
-def crash_plan(*webhooks: str) -> Plan:
-    """An event for each of the webhooks, with attempts short enough for a test of lapsing leases."""
+def crash_plan(*webhooks: str, **changes: Any) -> Plan:
+    """An event for each of the webhooks, with attempts short enough for a test of lapsing leases.
+
+    A worker delivers by the policy an event was published under, whatever its own plan says.
+    """
+    told: dict[str, Any] = {"attempts": 8, "backoff": 0.2, "max_backoff": 1.0, "timeout": 1.5} | changes
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # short backoffs are the point here
-        policy = DeliveryPolicy(attempts=8, backoff=0.2, max_backoff=1.0, timeout=1.5)
+        policy = DeliveryPolicy(**told)
     plan = Plan("crash")
     for name in webhooks or ("depot",):
         plan.webhook(name, PARCEL_SENT, policy=policy, concurrency=200)
     return plan
 
 
-def crash_deployment(redis_url: str, namespace: str) -> Deployment:
-    """Leases of 3.5 s for attempts of at most 1.5 s."""
+def crash_deployment(redis_url: str, namespace: str, *, lease: float = 3.0) -> Deployment:
+    """Leases of 3.5 s for attempts of at most 1.5 s, unless `lease` is longer."""
     return Deployment(
         redis_url,
         namespace=namespace,
         destinations={"depot": DestinationRef("DEPOT_URL", "DEPOT_KEY")},
         grants=frozenset({"publish:*"}),
-        lease=3.0,
+        lease=lease,
         allow_loopback_http=True,
     )
+
+
+async def publish_parcels(redis_url: str, namespace: str, numbers: range, **policy: Any) -> list[str]:
+    """Publish a parcel per number; their delivery ids."""
+    async with Publisher(crash_plan(**policy), crash_deployment(redis_url, namespace)) as publisher:
+        calls = [publisher.publish(PARCEL_SENT, Parcel(number=number), id=f"parcel-{number}") for number in numbers]
+        return [done.receipts[0].delivery_id for done in await asyncio.gather(*calls)]
+
+
+def depot_at(url: str) -> dict[str, str]:
+    """The environment of a worker whose destination is `url`."""
+    return {"DEPOT_URL": url, "DEPOT_KEY": DEPOT_KEY.reveal()}
 
 
 class HoldingReceiver:
@@ -72,15 +87,3 @@ class HoldingReceiver:
             await asyncio.sleep(0.01)
         self.waiting -= 1
         self.handled[event.data.number] += 1
-
-
-def main() -> None:
-    """A worker process: `python -m tests.support_crash URL NAMESPACE`."""
-    from hookline_sender import Worker  # noqa: PLC0415 - only this process works
-
-    url, namespace = sys.argv[1:]
-    run(Worker(crash_plan(), crash_deployment(url, namespace), concurrency=100).run(), timeout=120)
-
-
-if __name__ == "__main__":
-    main()

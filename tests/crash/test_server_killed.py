@@ -7,18 +7,21 @@ import json
 import random
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from redis.asyncio import Redis
 
 from hookline_receiver import SigningKey
 from hookline_sender import HooklineError, Publisher, Worker
 from hookline_sender.egress.transport import WireResponse
 from tests.support import run, server
 from tests.support_crash import PARCEL_SENT, ROUNDS, Parcel, crash_deployment, crash_plan
+from tests.support_receiver import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from hookline_sender.egress.transport import Headers
     from hookline_sender.embedded import EmbeddedServer
@@ -51,7 +54,25 @@ class Recording:
         pass
 
 
-async def acknowledged_until_killed(redis: EmbeddedServer, namespace: str, seconds: float) -> set[int]:
+async def some_time(_: EmbeddedServer) -> None:
+    await asyncio.sleep(random.uniform(0.2, 0.8))  # noqa: S311 - a moment to die at
+
+
+async def amid_a_rewrite(redis: EmbeddedServer) -> None:
+    """Return while the server rewrites its append-only file, which is slow enough not to be over at once."""
+    async with Redis.from_url(redis.url) as client:
+        for number in range(200):
+            await client.set(f"filler:{number}", bytes(1000))
+        await client.config_set("rdb-key-save-delay", 10_000)
+        await client.bgrewriteaof()
+        await until(partial(client.info, "persistence"), lambda told: told["aof_rewrite_in_progress"])
+        await some_time(redis)
+        assert (await client.info("persistence"))["aof_rewrite_in_progress"]
+
+
+async def acknowledged_until_killed(
+    redis: EmbeddedServer, namespace: str, moment: Callable[[EmbeddedServer], Awaitable[None]]
+) -> set[int]:
     plan = crash_plan(*WEBHOOKS)
     numbers, acknowledged = iter(range(1_000_000)), set[int]()
 
@@ -64,9 +85,11 @@ async def acknowledged_until_killed(redis: EmbeddedServer, namespace: str, secon
 
     async with Publisher(plan, crash_deployment(redis.url, namespace)) as publisher:
         callers = [asyncio.create_task(keep_publishing(publisher)) for _ in range(50)]
-        await asyncio.sleep(seconds)
+        await moment(redis)
+        before = len(acknowledged)
         redis.kill()
         await asyncio.gather(*callers)
+    assert before
     return acknowledged
 
 
@@ -82,13 +105,15 @@ async def delivered_after_restart(redis: EmbeddedServer, namespace: str) -> Coun
     return Counter((destination, json.loads(body)["data"]["number"]) for destination, body in transport.sent)
 
 
-@pytest.mark.parametrize("_round", range(ROUNDS or 2))
-def test_every_publication_a_killed_server_acknowledged_is_there_and_whole(namespace: str, _round: int) -> None:
+@pytest.mark.parametrize("moment", [some_time, amid_a_rewrite])
+@pytest.mark.parametrize("_round", range(ROUNDS or 1))
+def test_every_publication_a_killed_server_acknowledged_is_there_and_whole(
+    namespace: str, moment: Callable[[EmbeddedServer], Awaitable[None]], _round: int
+) -> None:
     with server() as redis:
-        acknowledged = run(acknowledged_until_killed(redis, namespace, random.uniform(0.2, 0.8)))  # noqa: S311
+        acknowledged = run(acknowledged_until_killed(redis, namespace, moment))
         redis.restart()
         delivered = run(delivered_after_restart(redis, namespace), timeout=60)
     numbers = {number for _, number in delivered}
-    assert acknowledged
     assert acknowledged <= numbers
     assert delivered == Counter((name, number) for name in WEBHOOKS for number in numbers)

@@ -8,44 +8,73 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hookline_receiver import SigningKey
-from hookline_sender import Publisher
-from tests.support import eventually, python, run, serve, server
-from tests.support_crash import PARCEL_SENT, ROUNDS, HoldingReceiver, Parcel, crash_deployment, crash_plan
+from hookline_sender.engine.records import State
+from tests.support import eventually, run, serve, server
+from tests.support_crash import DEPOT_KEY, ROUNDS, HoldingReceiver, depot_at, publish_parcels
+from tests.support_crash_worker import stop, worker_process
+from tests.support_invariants import faults
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import subprocess
 
-    from hookline_sender.embedded import EmbeddedServer
+    from tests.support_engine import Engine
+    from tests.support_raw import RawEndpoint
 
 IN_FLIGHT = 50
 
 
-async def publish(server: EmbeddedServer, namespace: str, numbers: range) -> None:
-    plan = crash_plan()
-    async with Publisher(plan, crash_deployment(server.url, namespace)) as publisher:
-        for number in numbers:
-            await publisher.publish(PARCEL_SENT, Parcel(number=number), id=f"parcel-{number}")
+def kill(worker: subprocess.Popen[str]) -> None:
+    worker.send_signal(signal.SIGKILL)
+    assert worker.wait(10) == -signal.SIGKILL
 
 
-def killed_with_all_in_flight(receiver: HoldingReceiver, arguments: list[str], environ: Mapping[str, str]) -> None:
-    with python("-m", "tests.support_crash", *arguments, environ=environ) as worker:
-        eventually(lambda: receiver.waiting == IN_FLIGHT or worker.poll() is not None)
-        worker.send_signal(signal.SIGKILL)
-        assert worker.wait(10) == -signal.SIGKILL
-
-
-@pytest.mark.parametrize("_round", range(ROUNDS or 5))
-def test_fifty_deliveries_of_a_killed_worker_are_each_handled_once(namespace: str, _round: int) -> None:
-    key = SigningKey.generate()
+@pytest.mark.parametrize("_round", range(ROUNDS or 3))
+def test_fifty_deliveries_of_a_killed_worker_are_each_handled_once(  # cases: A08 A09 F16
+    namespace: str, _round: int
+) -> None:
     with server() as redis:
-        receiver = HoldingReceiver(redis, namespace, key)
+        receiver = HoldingReceiver(redis, namespace, DEPOT_KEY)
         with serve(receiver.app) as url:
-            environ = {"DEPOT_URL": f"{url}/", "DEPOT_KEY": key.reveal()}
-            run(publish(redis, namespace, range(IN_FLIGHT)))
-            killed_with_all_in_flight(receiver, [redis.url, namespace], environ)
+            run(publish_parcels(redis.url, namespace, range(IN_FLIGHT)))
+            with worker_process(redis.url, namespace, depot_at(f"{url}/")) as worker:
+                eventually(lambda: receiver.waiting == IN_FLIGHT or worker.poll() is not None)
+                kill(worker)
             receiver.released.set()
-            with python("-m", "tests.support_crash", redis.url, namespace, environ=environ):
+            with worker_process(redis.url, namespace, depot_at(f"{url}/")):
                 # The dead worker's requests go on at the receiver; the repeats are answered from its ledger.
                 eventually(lambda: receiver.app.counters["replayed"] == IN_FLIGHT, limit=30)
     assert receiver.handled == Counter(range(IN_FLIGHT))
+
+
+def test_an_idle_worker_takes_over_from_a_killed_one_without_any_traffic(
+    engine: Engine, redis_url: str, endpoint: RawEndpoint
+) -> None:
+    endpoint.held.add("killed")
+    namespace = engine.layout.namespace
+    with worker_process(redis_url, namespace, depot_at(endpoint.url("killed"))) as killed:
+        (delivery_id,) = run(publish_parcels(redis_url, namespace, range(1)))
+        eventually(lambda: endpoint.of("killed"))
+        with worker_process(redis_url, namespace, depot_at(endpoint.url("idle"))):
+            kill(killed)
+            eventually(lambda: engine.inspect(delivery_id).state is State.COMPLETED)
+    assert len(endpoint.of("idle")) == 1
+    history = engine.inspect(delivery_id).history
+    assert [(each.number, each.code) for each in history] == [(1, "worker_lost"), (2, "")]
+    assert faults(engine) == []
+
+
+def test_a_task_that_kills_every_worker_ends_as_worker_lost_and_the_others_are_delivered(  # cases: A08
+    engine: Engine, redis_url: str, endpoint: RawEndpoint
+) -> None:
+    namespace, environ = engine.layout.namespace, depot_at(endpoint.url("depot"))
+    ids = run(publish_parcels(redis_url, namespace, range(10), attempts=3, timeout=0.5))
+    for _ in range(3):  # a supervisor
+        with worker_process(redis_url, namespace, environ, "dies", concurrency=1) as worker:
+            assert worker.wait(20) == -signal.SIGKILL
+    with worker_process(redis_url, namespace, environ, "dies", concurrency=1) as worker:
+        eventually(lambda: engine.counters().get("open", 0) == 0, limit=20)
+        stop(worker)
+    poison, *others = (engine.inspect(one) for one in ids)
+    assert (poison.state, poison.code, poison.attempts) == (State.FAILED, "worker_lost", 3)
+    assert {each.state for each in others} == {State.COMPLETED}
+    assert faults(engine) == []

@@ -1,0 +1,142 @@
+"""A worker process for tests that kill, freeze, block or stop it.
+
+    python -m tests.support_crash_worker URL NAMESPACE [WAY [CONCURRENCY]]
+
+It says "working" once it works, and stops on SIGTERM as `hookline worker` does. WAY is how it sends; see WAYS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from hookline_sender import Worker
+from hookline_sender.cli.serving import until_signalled
+from hookline_sender.egress import HttpxTransport
+from tests.support import python, run
+from tests.support_crash import crash_deployment, crash_plan
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Generator, Mapping
+
+    from hookline_sender.egress.transport import Headers, WireResponse
+
+BLOCKED = 4.5  # seconds: longer than a lease
+
+
+class Sends(HttpxTransport):
+    """The default way, with something in front of it."""
+
+    def __init__(self) -> None:
+        super().__init__(allow_loopback_http=True)
+
+    async def post(
+        self,
+        url: str,
+        headers: Headers,
+        body: bytes,
+        *,
+        deadline: float,
+        destination: str,
+        on_sent: Callable[[], None] | None = None,
+    ) -> WireResponse:
+        assert on_sent is not None
+        await self.before(json.loads(body)["data"]["number"], on_sent)
+        return await super().post(url, headers, body, deadline=deadline, destination=destination, on_sent=on_sent)
+
+    async def before(self, number: int, on_sent: Callable[[], None]) -> None:
+        """What happens to the delivery of parcel `number` before it is sent."""
+
+
+class Blocks(Sends):
+    """Blocks the whole event loop before the first request, once."""
+
+    blocked = False
+
+    async def before(self, number: int, on_sent: Callable[[], None]) -> None:
+        if not self.blocked:
+            self.blocked = True
+            time.sleep(BLOCKED)  # noqa: ASYNC251 - blocking is the point
+
+
+class Dies(Sends):
+    """Parcel 0 kills the process."""
+
+    async def before(self, number: int, on_sent: Callable[[], None]) -> None:
+        if number == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Overruns(Sends):
+    """Parcel 0 never gets to its first byte, parcel 1 never past it; neither minds its deadline."""
+
+    async def before(self, number: int, on_sent: Callable[[], None]) -> None:
+        if number > 1:
+            return
+        if number == 1:
+            on_sent()
+        say(f"sending {number}")
+        await asyncio.Event().wait()
+
+
+WAYS: Mapping[str, Callable[[], Sends]] = {"plain": Sends, "blocks": Blocks, "dies": Dies, "overruns": Overruns}
+
+
+@contextlib.contextmanager
+def worker_process(
+    url: str, namespace: str, environ: Mapping[str, str], way: str = "plain", *, concurrency: int = 100
+) -> Generator[subprocess.Popen[str]]:
+    """A worker that works; killed when the block ends. LEASE in `environ` is its lease in seconds, else 3."""
+    arguments = ("-m", "tests.support_crash_worker", url, namespace, way, str(concurrency))
+    with python(*arguments, environ=environ) as process:
+        assert next_line(process) == "working"
+        yield process
+
+
+def say(line: str) -> None:
+    """Tell the test."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def next_line(process: subprocess.Popen[str], limit: float = 30) -> str:
+    """What the process says next; it says little, and each line at once."""
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], limit)
+    assert ready, f"nothing said in {limit:g} s"
+    return process.stdout.readline().strip()
+
+
+def stop(process: subprocess.Popen[str], limit: float = 20) -> None:
+    """Tell the worker to stop, and see it end well."""
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(limit) == 0
+
+
+async def _work(url: str, namespace: str, way: str = "plain", concurrency: str = "100") -> None:
+    transport = WAYS[way]()
+    deployment = crash_deployment(url, namespace, lease=float(os.environ.get("LEASE", "3")))
+    worker = Worker(crash_plan(), deployment, concurrency=int(concurrency), transport=transport)
+    try:
+        async with worker.background():
+            say("working")
+            await asyncio.Event().wait()
+    finally:
+        await transport.aclose()
+
+
+def main() -> None:
+    """Work until SIGTERM, two minutes at most."""
+    run(until_signalled(_work(*sys.argv[1:])), timeout=120)
+
+
+if __name__ == "__main__":
+    main()
