@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 
 from hookline_shared.envelope import Named, Reference, envelope_of, validated
 from hookline_shared.errors import InvalidEvent, InvalidEventType
@@ -30,6 +31,7 @@ M = TypeVar("M", bound=BaseModel)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAXIMUM_NAME = 128
+_MAY_BE_DEEP = 190  # opening brackets; a body with fewer is read by every parser, pydantic's ends at 200 levels
 _MAY_HIDE_NAN = (b"null", b"NaN", b"Infinity")
 _SCHEMA_VERSION = re.compile(r"[\x20-\x7e]{1,64}")
 
@@ -110,7 +112,7 @@ def encode_event(
         if payload is None:
             message = f'"{event_type.name}" is declared with body="payload", which has no place for a data_ref'
             raise InvalidEvent(message, reason="bad_argument")
-        return _encode_payload(event_type, payload)
+        return _check_depth(event_type, _encode_payload(event_type, payload))
     aggregate_id, aggregate_revision = aggregate or (None, None)
     head: dict[str, object] = {
         "event_id": event_id,
@@ -123,7 +125,9 @@ def encode_event(
     optional = {"causation_id": causation_id, "correlation_id": correlation_id, "data_ref": data_ref}
     head |= {name: value for name, value in optional.items() if value is not None}
     start = _encode_head(event_type, head)
-    return start if payload is None else b'%b,"data":%b}' % (start[:-1], _encode_payload(event_type, payload))
+    if payload is None:
+        return start
+    return _check_depth(event_type, b'%b,"data":%b}' % (start[:-1], _encode_payload(event_type, payload)))
 
 
 def decode_event(event_type: EventType[M], body: bytes) -> DomainEvent[M]:
@@ -206,6 +210,19 @@ def _encode_payload(event_type: EventType[M], payload: M) -> bytes:
     fault = "cannot be written as JSON: is a field assigned a value not of its type?"
     message = f'"{event_type.name}": the {event_type.model.__name__} '
     message += fault if finite else "contains NaN or infinity, which JSON does not have"
+    raise InvalidEvent(message, reason="not_serialisable")
+
+
+def _check_depth(event_type: EventType[Any], body: bytes) -> bytes:
+    """The body. Raises InvalidEvent when a receiver's parser would give up on it, days before anybody notices."""
+    if body.count(b"{") + body.count(b"[") < _MAY_BE_DEEP:
+        return body
+    with suppress(ValueError):
+        from_json(body)
+        return body
+    message = (
+        f'"{event_type.name}": the {event_type.model.__name__} is nested deeper than receivers read, about 200 levels'
+    )
     raise InvalidEvent(message, reason="not_serialisable")
 
 

@@ -123,14 +123,14 @@ def test_any_json_value_survives_the_way(value: object) -> None:
 
 
 @pytest.mark.parametrize("number", [10**60, -(2**63) - 1, 0.1 + 0.2, 1e308, 5e-324, -0.0, 2**53 + 1])
-def test_big_integers_and_floats_keep_every_digit(number: float) -> None:
+def test_big_integers_and_floats_keep_every_digit(number: float) -> None:  # cases: A71
     body = encode(ANYTHING, Anything.model_validate({"n": number}))
     arrived = (decode_event(ANYTHING, body).data.model_extra or {})["n"]
     assert repr(arrived) == repr(number)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-def test_nan_and_infinity_are_refused_wherever_they_hide(number: float) -> None:
+def test_nan_and_infinity_are_refused_wherever_they_hide(number: float) -> None:  # cases: A71
     numbers = EventType("numbers", Numbers)
     hidden: list[tuple[EventType[Any], BaseModel]] = [
         (ORDER_PAID, OrderPaid(order_id="1", amount=number)),
