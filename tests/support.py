@@ -18,6 +18,7 @@ from hookline_sender.embedded import EmbeddedServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Mapping
+    from pathlib import Path
 
 R = TypeVar("R")
 
@@ -86,14 +87,21 @@ def serve(app: Any, *, http: str = "auto", limit: float = 10) -> Generator[str]:
 
 
 @contextlib.contextmanager
-def python(*arguments: str, environ: Mapping[str, str] | None = None) -> Generator[subprocess.Popen[str]]:
+def python(
+    *arguments: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Generator[subprocess.Popen[str]]:
     """Run this interpreter with `arguments`, stdin and stdout as text pipes; killed when the block ends.
 
     It imports what this process imports, and has this process' environment with `environ` over it.
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **(environ or {})}
     with subprocess.Popen(
-        [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=cwd,
     ) as process:
         try:
             yield process

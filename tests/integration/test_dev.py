@@ -43,6 +43,33 @@ if __name__ == "__main__":
     asyncio.run(main())
     sys.exit(int(sys.argv[1]) if sys.argv[1:] else 0)
 """
+ONCE = """
+import sys, time
+try:
+    print("up", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    time.sleep(1)  # for a second one
+    print("ended once")
+    sys.exit(5)
+"""
+# A terminal with hookline in it, whose user presses Ctrl-C. A process of its own, because ours has threads when it forks.
+TERMINAL = """
+import os, pty, sys
+process, terminal = pty.fork()
+if process == 0:
+    os.execv(sys.executable, [sys.executable, "-m", "hookline_sender.cli", *sys.argv[1:]])
+shown, pressed = b"", False
+try:
+    while chunk := os.read(terminal, 4096):
+        shown += chunk
+        if not pressed and b"\\nup\\r\\n" in shown:
+            pressed = bool(os.write(terminal, b"\\x03"))
+except OSError:  # how a terminal says that its last process is gone
+    pass
+sys.stdout.buffer.write(shown)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+"""
 WAIT = "import sys, time; print('up', flush=True); time.sleep(60)"
 
 
@@ -169,3 +196,12 @@ def test_without_the_receivers_extra_it_says_what_to_install(place: Path, enviro
         out, _ = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "pip install 'hookline[sender,receiver,dev]'" in out
+
+
+def test_ctrl_c_in_a_terminal_reaches_the_command_once(place: Path, environ: dict[str, str]) -> None:
+    with python(
+        "-c", TERMINAL, "dev", "shop:plan", "--", sys.executable, "-c", ONCE, environ=environ, cwd=place
+    ) as one:
+        shown, _ = one.communicate(timeout=60)
+    assert (one.returncode, "ended once" in shown) == (5, True), shown
+    assert nothing_is_left(place, environ)

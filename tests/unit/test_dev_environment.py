@@ -53,6 +53,15 @@ def test_a_webhook_whose_url_is_set_is_left_alone() -> None:
     assert setup.variables(RECEIVER).items() >= own.items()
 
 
+def test_a_webhook_of_registered_destinations_needs_neither_url_nor_key() -> None:
+    plan = shop()
+    plan.webhook("customers", subscribers=True)
+    setup = Setup.of(plan, {}, REDIS)
+    assert (setup.registered, setup.ours) == (("customers",), ("billing", "crm-eu"))
+    assert "register:webhook:customers" in setup.grants
+    assert not any("CUSTOMERS" in variable for variable in setup.variables(RECEIVER))
+
+
 def test_a_key_that_is_set_is_the_receivers_too() -> None:
     own = {"HOOKLINE_WEBHOOK_BILLING_KEY": "k" * 32}
     setup = Setup.of(shop(), own, REDIS)

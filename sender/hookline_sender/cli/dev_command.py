@@ -13,7 +13,7 @@ from hookline_shared.errors import HooklineError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
-PATIENCE: Final = 10.0  # seconds that a command has to end after a signal
+PATIENCE: Final = 8.0  # seconds that a command has to end after a signal
 NOT_FOUND: Final = 127  # as in a shell
 # When the process that holds the other end of stdin is gone, however it went, the command has to go too.
 _GUARD: Final = 'read -r _ || kill -TERM "$0"'
@@ -50,17 +50,16 @@ class Command:
         return status if status >= 0 else 128 - status
 
     async def end(self, number: int) -> None:
-        """Tell it to end, as we were told, and kill it when it takes too long. Safe to call twice."""
-        if not (number == signal.SIGINT and _terminal_tells_everybody()):
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(number)
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await self._process.wait()
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            await self._process.wait()
+        """Tell it to end, as we were told, and ever more clearly when it takes too long. Safe to call twice."""
+        knows = number == signal.SIGINT and _terminal_tells_everybody()
+        for clearer in (None if knows else number, signal.SIGTERM, signal.SIGKILL):
+            if clearer is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.send_signal(clearer)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await self._process.wait()
+                    return
 
 
 @contextlib.asynccontextmanager
@@ -79,6 +78,7 @@ async def _guarded(pid: int) -> AsyncGenerator[None]:
 def _terminal_tells_everybody() -> bool:
     """Whether we run in a terminal's foreground: then Ctrl-C has reached the command too."""
     try:
-        return os.tcgetpgrp(0) == os.getpgrp()
+        with open("/dev/tty", "rb", buffering=0) as terminal:  # noqa: PTH123 - a device, and stdin may be a file
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
     except OSError:
         return False

@@ -48,6 +48,11 @@ class Setup:
         return cls(plan, environ, redis_url, tuple(keys), theirs, keys)
 
     @property
+    def registered(self) -> tuple[str, ...]:
+        """The webhooks whose destinations are registered while the service runs."""
+        return tuple(each.name for each in self.plan.webhooks.values() if each.subscribers)
+
+    @property
     def grants(self) -> tuple[str, ...]:
         """Everything that the plan's publishers and operators may need."""
         publish = [f"publish:{event}" for event in self.plan.events]

@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from hookline_sender.cli.dev_environment import exports
+from hookline_sender.deployment import default_ref
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,8 +36,12 @@ class Report:
         for name in setup.ours:
             self._say(Text.assemble("  ", (name, "cyan"), f" ◀─ {_events(setup, name)}, verified and shown here"))
         for name in setup.theirs:
-            variable = f"HOOKLINE_WEBHOOK_{name.upper().replace('-', '_')}_URL"
+            variable = default_ref(name).url_env
             self._say(Text.assemble("  ", (name, "cyan"), f" ◀─ {_events(setup, name)}, left alone: {variable} is set"))
+        for name in setup.registered:
+            self._say(
+                Text.assemble("  ", (name, "cyan"), f" ◀─ {_events(setup, name)}, to what your service registers")
+            )
         if not plan.webhooks:
             self._say(Text("  no webhook yet, so nothing can be published: add plan.webhook(…)", "yellow"))
         if setup.environ.get("HOOKLINE_REDIS_URL"):
