@@ -84,6 +84,7 @@ def test_overlapping_blocks_of_threads_end_with_the_last() -> None:
 
 USERS_CONFTEST = """
 from hookline_sender.testing import record
+from hookline_sender.testing.fixtures import HooklineRedis
 pytest_plugins = ["hookline_sender.testing"]
 """
 USERS_TESTS = """

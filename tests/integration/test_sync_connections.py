@@ -61,9 +61,11 @@ def test_closing_closes_the_connections_of_all_threads(namespace: str) -> None:
         before = connections(redis)
         barrier = threading.Barrier(4)
         with SyncPublisher(PLAN, deployment_on(own.url, namespace)) as publisher:
+            kept = publisher._open  # what is forgotten is closed in any case
             list(threads.map(lambda number: (barrier.wait(10), order(publisher, number)), range(4)))
             assert connections(redis) == before + 5
         eventually(lambda: connections(redis) == before)
+        assert kept is not None
         with pytest.raises(HooklineError, match="not open"):
             threads.submit(order, publisher).result()
 
@@ -113,6 +115,29 @@ def test_an_answer_that_comes_too_late_is_read_by_nobody(namespace: str) -> None
         redis.ping()  # answered after the pause
         assert link.exchange([("ECHO", "third")]) == [b"third"]
         link.close()
+
+
+class Interrupting(list[Any]):
+    """Commands of which all are sent, and whose replies are read until the second."""
+
+    started = False
+
+    def __iter__(self) -> Iterator[Any]:
+        for number, command in enumerate(super().__iter__()):
+            if self.started and number:
+                raise Interrupted
+            yield command
+        self.started = True
+
+
+def test_replies_left_on_a_connection_are_dropped_with_it(redis_url: str) -> None:
+    link = SyncLink(redis_url)
+    before = link.generation
+    with pytest.raises(Interrupted):
+        link.exchange(Interrupting([("ECHO", "first"), ("ECHO", "second")]))
+    assert link.generation > before + 1
+    assert link.exchange([("ECHO", "third")]) == [b"third"]
+    link.close()
 
 
 def test_a_signals_handler_may_publish_in_the_middle_of_a_call(redis_url: str, namespace: str) -> None:
