@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender import SigningKey
-from tests.support import eventually, python, serve
+from tests.support import eventually, free_port, python, serve
 from tests.support_cli import finished, hookline, said
 from tests.support_processes import MARK, marked
 
@@ -53,7 +53,7 @@ except KeyboardInterrupt:
     print("ended once")
     sys.exit(5)
 """
-# A terminal with hookline in it, whose user presses Ctrl-C. A process of its own, because ours has threads when it forks.
+# A terminal with hookline in it, whose user presses Ctrl-C. Its own process, because ours has threads when it forks.
 TERMINAL = """
 import os, pty, sys
 process, terminal = pty.fork()
@@ -152,6 +152,21 @@ def test_a_webhook_whose_url_is_set_is_delivered_there(place: Path, environ: dic
     assert "left alone: HOOKLINE_WEBHOOK_BILLING_URL is set" in err
     assert "billing answered 401: refused: the receiver has another key" in err
     assert (status, "verified" in err) == (0, False)
+
+
+def test_the_wait_for_a_delivery_that_fails_can_be_interrupted(place: Path, environ: dict[str, str]) -> None:
+    own = {
+        "HOOKLINE_WEBHOOK_BILLING_URL": f"http://127.0.0.1:{free_port()}/hooks",
+        "HOOKLINE_WEBHOOK_BILLING_KEY": SigningKey.generate().reveal(),
+    }
+    command = ("dev", "shop:plan", "--", sys.executable, "shop.py", "3")
+    with hookline(*command, environ={**environ, **own}, cwd=place) as dev:
+        said(dev, "waiting for what is still to be delivered")
+        assert "billing: no answer" in said(dev, "will be tried again")
+        dev.send_signal(signal.SIGINT)
+        dev.communicate()
+    assert dev.returncode == 3
+    assert nothing_is_left(place, environ)
 
 
 def test_a_process_that_ends_by_itself_ends_everything_and_is_named(place: Path, environ: dict[str, str]) -> None:

@@ -101,7 +101,7 @@ def test_the_three_terminals_of_the_readme_deliver_once(folder: Path) -> None:
 
 
 def test_what_the_readme_installs_are_the_extras_that_exist() -> None:
-    installed = re.search(r"HOOKLINE\[([a-z,]+)\]", shell("pip install"))
+    installed = re.search(r"HOOKLINE\}\[([a-z,]+)\]", shell("pip install"))
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert installed is not None
     assert set(installed[1].split(",")) <= extras.keys()
