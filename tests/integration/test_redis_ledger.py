@@ -76,6 +76,23 @@ def test_a_server_that_hangs_is_given_up_in_time_and_used_again(namespace: str) 
     run(go())
 
 
+def test_a_server_that_hung_finds_no_claims_of_callers_that_left(namespace: str) -> None:
+    async def go() -> None:
+        with server() as running:
+            async with (ledger := RedisLedger(running.url, namespace=namespace)).opened():
+                os.kill(running.pid, signal.SIGSTOP)
+                try:
+                    claims = await asyncio.gather(*(answer(ledger) for _ in range(1000)))
+                finally:
+                    os.kill(running.pid, signal.SIGCONT)
+                assert all(isinstance(claim, LedgerUnavailable) for claim in claims)
+                await handled(ledger)  # goes out after everything that waited before it
+                rows = await command(running.url, "ZCARD", f"hookline:{{{namespace}:ledger}}:expiry")
+                assert int(str(rows)) < 500  # what was on its way already
+
+    run(go())
+
+
 def test_a_receiver_whose_server_is_away_does_not_start(namespace: str) -> None:
     async def go() -> None:
         with server() as running:

@@ -119,21 +119,23 @@ class RedisLink:
             task.exception()  # seen: a caller that left does not want a warning about it
 
     async def _persist(self, script: Script, arguments: tuple[str | bytes | int, ...]) -> Any:  # noqa: ANN401
+        until = self.loop.time() + PATIENCE
+
         async def tries() -> Any:  # noqa: ANN401
             for pause in PAUSES:
                 try:
-                    return await self._once(script, arguments)
+                    return await self._once(script, arguments, until)
                 except _PASSING:
                     await asyncio.sleep(pause)
-            return await self._once(script, arguments)
+            return await self._once(script, arguments, until)
 
         return await self._mapped(tries)
 
-    async def _once(self, script: Script, arguments: tuple[str | bytes | int, ...]) -> Any:  # noqa: ANN401
+    async def _once(self, script: Script, arguments: tuple[str | bytes | int, ...], until: float) -> Any:  # noqa: ANN401
         try:
-            return await self._pipeline.send("EVALSHA", script.sha1, *arguments)
+            return await self._pipeline.send("EVALSHA", script.sha1, *arguments, until=until)
         except refused.NoScriptError:  # a restart or a failover emptied the cache; nothing ran
-            return await self._pipeline.send("EVAL", script.source, *arguments)
+            return await self._pipeline.send("EVAL", script.source, *arguments, until=until)
 
     async def _check(self) -> None:
         config, info = await self._mapped(self._settings)
@@ -143,9 +145,10 @@ class RedisLink:
         self._checked_at, self._faults = time.monotonic(), faults
 
     async def _settings(self) -> tuple[dict[str, object], dict[str, object]]:
-        info = _info(await self._pipeline.send("INFO"))
+        until = self.loop.time() + PATIENCE
+        info = _info(await self._pipeline.send("INFO", until=until))
         try:
-            words = [_text(word) for word in await self._pipeline.send("CONFIG", "GET", *_SETTINGS)]
+            words = [_text(word) for word in await self._pipeline.send("CONFIG", "GET", *_SETTINGS, until=until)]
         except refused.ResponseError:  # closed on managed servers: every setting counts as unknown
             words = []
         return dict(zip(words[::2], words[1::2], strict=False)), info

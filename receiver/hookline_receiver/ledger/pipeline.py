@@ -8,6 +8,7 @@ An exchange that does not end well drops the connection. A reply left on it woul
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.asyncio import ConnectionPool
@@ -22,6 +23,19 @@ Words = tuple[str | bytes | int, ...]
 
 BATCH: Final = 64  # commands of one round trip
 SOCKET_TIMEOUT: Final = 1.0  # seconds, for connecting and for each reply
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """A command that waits for its turn, and where its reply goes."""
+
+    words: Words
+    reply: asyncio.Future[Any]
+    until: float
+
+    def end(self, answer: object) -> None:
+        if not self.reply.done():
+            self.reply.set_result(answer)
 
 
 def is_address(url: str) -> bool:
@@ -48,17 +62,19 @@ class Pipeline:
             protocol=2,
         )
         self._connection: AbstractConnection | None = None
-        self._waiting: list[tuple[Words, asyncio.Future[Any]]] = []
+        self._waiting: list[_Sending] = []
         self._sending: asyncio.Task[None] | None = None
 
-    async def send(self, *words: str | bytes | int) -> Any:  # noqa: ANN401 - Redis answers anything
+    async def send(self, *words: str | bytes | int, until: float) -> Any:  # noqa: ANN401 - Redis answers anything
         """The reply to one command. Raises ResponseError, or RedisError or OSError when the connection failed.
 
+        `until` is the loop's time after which nobody waits for it: then it is not sent any more. Else a server that
+        hung would find the claims of all who left, and hold their deliveries for a lease each.
         For a caller that is never cancelled: the command may be on its way.
         """
         loop = asyncio.get_running_loop()
         reply: asyncio.Future[Any] = loop.create_future()
-        self._waiting.append((words, reply))
+        self._waiting.append(_Sending(words, reply, until))
         if self._sending is None or self._sending.done():
             self._sending = loop.create_task(self._send_all())
         answer = await reply
@@ -76,14 +92,22 @@ class Pipeline:
 
     async def _send_all(self) -> None:
         while self._waiting:
+            self._drop_late()
             batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
             try:
-                answers = await self._exchange([words for words, _ in batch])
+                answers = await self._exchange([sending.words for sending in batch]) if batch else []
             except Exception as error:  # noqa: BLE001 - each caller gets it, and decides
                 answers = [error] * len(batch)
-            for (_, reply), answer in zip(batch, answers, strict=True):
-                if not reply.done():
-                    reply.set_result(answer)
+            for sending, answer in zip(batch, answers, strict=True):
+                sending.end(answer)
+
+    def _drop_late(self) -> None:
+        now = asyncio.get_running_loop().time()
+        late = [sending for sending in self._waiting if sending.until < now]
+        if late:
+            self._waiting = [sending for sending in self._waiting if sending.until >= now]
+        for sending in late:
+            sending.end(TimeoutError())
 
     async def _exchange(self, commands: list[Words]) -> list[Any]:
         connection = self._connection or self._pool.make_connection()
