@@ -15,7 +15,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import unquote
 
-from hookline_receiver.errors import InvalidReceiver, LedgerUnavailable
+from hookline_receiver.errors import InvalidReceiver
 from hookline_receiver.passage import Passage
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class WebhookMiddleware:
 
             try:
                 await stack.enter_async_context(self._receiver.lifespan())
-            except LedgerUnavailable as error:
+            except Exception as error:  # a server that is not told takes it for an application without a lifespan
                 await receive()  # lifespan.startup
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 raise

@@ -106,7 +106,7 @@ class Receiver:
         self.name = name
         self.profile: Profile = get_profile(scheme) if isinstance(scheme, str) else scheme
         limit_bytes = self.profile.max_body_bytes if max_body_bytes is None else max_body_bytes
-        _check_name(name)
+        _check_parts(name, ledger)
         check_whole("max_body_bytes", limit_bytes)
         check_seconds(body_deadline=body_deadline, handler_deadline=handler_deadline, lease=lease, busy_wait=busy_wait)
         self.keyring = Keyring(keys, self.profile)
@@ -278,9 +278,12 @@ def _check_choice(option: str, value: object, *choices: object) -> None:
         raise InvalidReceiver(message)
 
 
-def _check_name(name: object) -> None:
+def _check_parts(name: object, ledger: object) -> None:
     if not isinstance(name, str) or not name:
         message = "a receiver needs a name: it tells its rows in the ledger from other endpoints'"
+        raise InvalidReceiver(message)
+    if isinstance(ledger, type) or not callable(getattr(ledger, "claim", None)):
+        message = "ledger must be a ledger, like RedisLedger.from_env(), not its class or its address"
         raise InvalidReceiver(message)
 
 

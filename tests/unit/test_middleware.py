@@ -406,6 +406,29 @@ def test_other_scopes_pass(kind: str) -> None:  # cases: C07
     assert endpoint.passed == [kind]
 
 
+def test_a_ledger_that_fails_in_any_way_stops_the_start() -> None:
+    class Broken(Ledger):
+        @contextlib.asynccontextmanager
+        async def opened(self) -> Any:
+            raise ZeroDivisionError
+            yield
+
+    async def go() -> list[Any]:
+        told: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "lifespan.startup"}
+
+        async def send(message: Any) -> None:
+            told.append(message["type"])
+
+        with pytest.raises(ZeroDivisionError):
+            await behind(Endpoint(), ledger=Broken())({"type": "lifespan"}, receive, send)
+        return told
+
+    assert run(go()) == ["lifespan.startup.failed"]
+
+
 def test_the_log_never_shows_a_body(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     run(sent(behind(Endpoint(302)), body=b'{"secret":"hunter2"}'))

@@ -247,3 +247,9 @@ def test_a_receiver_has_a_name() -> None:
 def test_an_events_name_needs_its_model() -> None:
     with pytest.raises(InvalidReceiver, match=r'on\("order.paid", Model\)'):
         receiver().on("order.paid")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("ledger", [None, "redis://localhost", MemoryLedger, 5])
+def test_a_ledger_is_neither_a_class_nor_an_address(ledger: Any) -> None:
+    with pytest.raises(InvalidReceiver, match="ledger"):
+        Receiver("orders", keys=KEY, ledger=ledger)
