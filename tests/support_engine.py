@@ -209,8 +209,18 @@ class Engine:
         return pid_of(self.layout.namespace, "event", "order.paid", "", key) + (lane or Lane("one")).id
 
     def advance(self, seconds: float) -> None:
-        """Let this namespace's clock jump."""
+        """Let time pass, with workers that turn all the while."""
+        self.step(seconds)
+        if self.redis.hexists(self.layout.meta, "now"):
+            self.redis.hincrby(self.layout.meta, "now", round(seconds * 1000))
+
+    def step(self, seconds: float) -> None:
+        """Let Redis' clock jump, or time pass in which nobody turns."""
         self.redis.hincrby(self.layout.meta, "debug_offset_ms", round(seconds * 1000))
+
+    def meta(self, name: str) -> int:
+        """A number in the namespace's meta; 0 when it is not there."""
+        return int(self.redis.hget(self.layout.meta, name) or 0)
 
     def key(self, name: str) -> str:
         return self.layout.key(name)
@@ -238,10 +248,13 @@ class Engine:
                 return self.redis.get(key)
 
     def clock_ms(self) -> int:
-        """The namespace's time."""
+        """The namespace's time, as long as Redis' clock was not set back since the last turn."""
+        return self.redis_ms() + self.meta("shift")
+
+    def redis_ms(self) -> int:
+        """What Redis' own clock shows, the jumps of a test included."""
         seconds, micros = self.redis.time()
-        offset = int(self.redis.hget(self.layout.meta, "debug_offset_ms") or 0)
-        return int(seconds * 1000 + micros // 1000 + offset)
+        return int(seconds * 1000 + micros // 1000 + self.meta("debug_offset_ms"))
 
     def counters(self) -> dict[str, int]:
         """The counters that are not zero, those of publications per revision left out."""

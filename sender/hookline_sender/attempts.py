@@ -40,14 +40,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RedisClock:
-    """Redis' time as one answer told it, carried on by this process' monotonic clock."""
+    """The engine's time as one answer told it, carried on by this process' monotonic clock.
+
+    It decides about deadlines, and is ahead of Redis' own clock by `shift_ms` after that was set back.
+    """
 
     redis_ms: int
     monotonic: float
+    shift_ms: int = 0
 
     def at(self, monotonic: float) -> int:
-        """Redis' time in milliseconds at a moment of the monotonic clock."""
+        """The engine's time in milliseconds at a moment of the monotonic clock."""
         return self.redis_ms + round((monotonic - self.monotonic) * 1000)
+
+    def stamp(self, monotonic: float) -> int:
+        """Redis' own time in milliseconds, as a receiver's clock would know it, at a moment of the monotonic clock."""
+        return self.at(monotonic) - self.shift_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +132,7 @@ class Attempts:
             task,
             destination,
             self.transport,
-            timestamp_ms=claim.clock.at(started),
+            timestamp_ms=claim.clock.stamp(started),
             timeout=claim.timeout(started),
             policy=claim.policy,
             on_sent=sent,

@@ -217,7 +217,7 @@ class TurnLoop:
             await self._attempts.prepare(answer.tasks)
         except HooklineError as error:  # what has no policy or no destination now is given back
             self._turn_trouble.met(str(error))
-        clock = RedisClock(answer.now_ms, received)
+        clock = RedisClock(answer.now_ms, received, answer.shift_ms)
         for task in answer.tasks:
             policy = self._policies.of(task)
             if policy is None or self._stopping:

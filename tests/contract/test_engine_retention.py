@@ -89,6 +89,7 @@ def test_everything_is_back_to_where_it_was_when_all_retentions_are_over(engine:
         engine.advance(31)
     engine.advance(WEEK + 1)
     assert purged(engine) > 30
+    engine.turn(0)
     assert engine.names() - {"W:w1", "cnt"} == before
     assert engine.dump("cnt", "W:")["plan:" + engine.plan.revision] == memory["plan:" + engine.plan.revision]
     assert not {"open", "o:billing"} & set(engine.counters())

@@ -188,6 +188,7 @@ class Walk(RuleBasedStateMachine):
         self.engine.advance(4 * DAY)
         while self.engine.purge():
             pass
+        self.engine.turn(0)
         left = self.engine.names() - {"cnt", "meta", f"plan:{self.engine.plan.revision}", "W:w1", "W:w2"}
         assert left == set()
 

@@ -225,7 +225,7 @@ def turn(layout: Layout, fingerprint: str, request: TurnRequest) -> Command[Turn
     def parse(raw: list[Any]) -> TurnAnswer:
         if raw[0] != b"turn":
             raise _unbound(layout)
-        now, words, tasks, publications, soonest, backlog = raw[1:7]
+        now, words, tasks, publications, soonest, backlog, shift = raw[1:8]
         bodies: dict[bytes, bytes] = dict(publications)
         return TurnAnswer(
             now_ms=now,
@@ -233,6 +233,7 @@ def turn(layout: Layout, fingerprint: str, request: TurnRequest) -> Command[Turn
             settled=tuple(_text(word) for word in words),
             next_due_ms=None if soonest < 0 else soonest,
             backlog=bool(backlog),
+            shift_ms=shift,
         )
 
     return Command(script("turn"), (layout.meta,), tuple(args), parse)

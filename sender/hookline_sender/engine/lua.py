@@ -21,8 +21,8 @@ Arg = str | bytes | int
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "bind": ("bind",),
     "publish": ("publish",),
-    "turn": ("tasks", "settling", "reaping", "draining", "claiming", "purging", "turn"),
-    "reap": ("tasks", "reaping", "reap"),
+    "turn": ("tasks", "settling", "timing", "reaping", "draining", "claiming", "sweeping", "purging", "turn"),
+    "reap": ("tasks", "timing", "reaping", "reap"),
     "purge": ("tasks", "purging", "purge"),
     "inspect": ("leases", "viewing", "inspect"),
     "list": ("viewing", "list"),

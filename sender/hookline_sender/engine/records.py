@@ -166,6 +166,7 @@ class TurnAnswer:
     settled: tuple[str, ...]
     next_due_ms: int | None  # Redis time at which something known may next be claimed; None = nothing waits
     backlog: bool = False  # something was due that did not fit: turn again at once when slots are free
+    shift_ms: int = 0  # how far `now_ms` is ahead of Redis' own clock, after that was set back
 
 
 @dataclass(frozen=True, slots=True)

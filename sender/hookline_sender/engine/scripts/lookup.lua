@@ -1,6 +1,6 @@
 -- Destinations by id, with what is sealed: the time, then for each id its tenant, public entry and sealed text, or nothing.
 -- Reads only. ARGV: ids.
-local out = { clock() }
+local out = { (clock()) }
 for i, id in ipairs(ARGV) do
   local owner = call('HGET', key('dst'), id)
   local found = {}

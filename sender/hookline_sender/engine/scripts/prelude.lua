@@ -13,11 +13,17 @@ local HEAD = '>c16I6Bc8c8c8I2c8'
 
 local function key(name) return prefix .. name end
 
--- Redis' own time in milliseconds. The offset exists for tests of time and is never set by hookline itself.
+-- The namespace's time in milliseconds, and by how much it is ahead of Redis' own: while tasks are leased turns note the
+-- time, and when Redis' clock is set back behind that, everything here goes on from where it was. See timing.lua.
+-- The offset exists for tests of time and is never set by hookline itself.
 local function clock()
   local t = call('TIME')
-  local now = t[1] * 1000 + math.floor(t[2] / 1000)
-  return now + (tonumber(call('HGET', KEYS[1], 'debug_offset_ms') or '0') or 0)
+  local m = call('HMGET', KEYS[1], 'shift', 'now', 'beat', 'debug_offset_ms')
+  local shift = tonumber(m[1]) or 0
+  local now = t[1] * 1000 + math.floor(t[2] / 1000) + (tonumber(m[4]) or 0) + shift
+  local seen = tonumber(m[2])
+  if seen and now < seen - (tonumber(m[3]) or 0) then return seen, shift + seen - now end
+  return now, shift
 end
 
 local function has(flags, flag) return math.floor(flags / flag) % 2 == 1 end

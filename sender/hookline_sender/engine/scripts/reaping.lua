@@ -16,6 +16,7 @@ end
 local function reap(limit, now)
   local lapsed, touched, reaped = call('ZRANGEBYSCORE', key('leases'), '-inf', now, 'LIMIT', 0, limit), {}, 0
   local free = {}
+  if #lapsed > 0 and in_grace(now) then return 0 end
   for _, member in ipairs(lapsed) do
     local did, lane = string.sub(member, 1, 38), string.sub(member, 23, 38)
     local done = guarded(lane, now, function()

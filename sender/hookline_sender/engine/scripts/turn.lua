@@ -1,14 +1,14 @@
 -- Settle the last batch and claim the next: one round trip and one fsync instead of two. Sent twice, it answers from
 -- what W:<worker> remembers, so a lost reply neither loses nor doubles a claim.
 -- ARGV: fingerprint, worker, sequence, token, slots, lease ms, bindings n, names…, settlements n, 7 fields each…
-local MAX_BYTES, SHARE, DRAIN = 1048576, 16, 64
+local MAX_BYTES, SHARE, DRAIN, SWEEP = 1048576, 16, 64, 64
 local fingerprint, worker, sequence, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local slots, lease, bindings = math.min(tonumber(ARGV[5]), 64), tonumber(ARGV[6]), {}
 local first = 8 + tonumber(ARGV[7])
 -- Each turn starts at another binding, so that none is always last when slots are few.
 for i = 0, first - 9 do bindings[i + 1] = ARGV[8 + (i + string.byte(sequence, -1)) % (first - 8)] end
 local settlements = tonumber(ARGV[first])
-local now = clock()
+local now, shift = clock()
 local memory = key('W:' .. worker)
 
 -- A worker whose plan is no longer accepted may still say how its attempts ended, but gets no others.
@@ -70,21 +70,24 @@ local function reply(words, tasks)
     end
   end
   local soonest = outlook()
-  return { 'turn', now, words, out, bodies, soonest or -1, soonest and soonest <= now and 1 or 0 }
+  return { 'turn', now, words, out, bodies, soonest or -1, soonest and soonest <= now and 1 or 0, shift }
 end
 
 local last = replayed()
 if last then return reply(last.words, held(last.token, last.now)) end
 
+now, shift = keep_time(now, shift, lease)
 local turn = { token = token, lease = lease, bytes = 0, max_bytes = MAX_BYTES, bodies = {}, tasks = {} }
 local words = settle_all(first + 1, settlements, now, worker)
 reap(SHARE, now)
 revisit(now)
 drain_gone(DRAIN, now)
+sweep(SWEEP, now)
 if slots > 0 then claim_all(bindings, slots, now, turn) end
 flush_ended(function() return now end)
 -- What is freed keeps up with what ends, or a namespace that is always busy would only grow.
 purge(math.max(SHARE, settlements), now)
+if #turn.tasks > 0 then begin_time(now, shift, lease) end
 flush_counts()
 if #words > 0 or #turn.tasks > 0 then
   call('SET', memory, sequence .. cmsgpack.pack({ token = token, words = words, now = now }), 'PX',
