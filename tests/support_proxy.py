@@ -30,25 +30,28 @@ class Proxy:
     """Listens on loopback and talks to the Redis of a unix or TCP URL. An async context manager.
 
     `delay()` gives the seconds each reply is held back. While `refuses`, connections are accepted and nothing is
-    forwarded. `lost` has the replies that were lost on request.
+    forwarded. `lost` has the replies that were lost or held back on request.
     """
 
     def __init__(self, redis_url: str) -> None:
         self._target = urlsplit(redis_url)
         self._pairs: set[_Pair] = set()
-        self._lose: Callable[[], None] | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self._next: tuple[float | None, Callable[[], None]] | None = None
         self.delay: Callable[[], float] = lambda: 0.0
         self.refuses = False
         self.lost: list[bytes] = []
         self.accepted = 0
 
     async def __aenter__(self) -> Self:
-        self._listener = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._listener = await asyncio.start_server(self._begin, "127.0.0.1", 0)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._listener.close()
-        self.cut()
+        for serving in list(self._serving):
+            serving.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
         await self._listener.wait_closed()
 
     @property
@@ -62,7 +65,11 @@ class Proxy:
 
     def lose_next_reply(self, then: Callable[[], None] = lambda: None) -> None:
         """Read the next reply from the server, throw it away, call `then` and close the connection."""
-        self._lose = then
+        self._next = (None, then)
+
+    def hold_next_reply(self, seconds: float, then: Callable[[], None] = lambda: None) -> None:
+        """When the next reply comes call `then`, and pass the reply on so much later."""
+        self._next = (seconds, then)
 
     def swallow(self) -> None:
         """The connections there are stay open, and nothing passes any more: half-open, as after a lost route."""
@@ -73,6 +80,11 @@ class Proxy:
         """Close every connection."""
         for pair in list(self._pairs):
             pair.close()
+
+    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving = asyncio.create_task(self._serve(reader, writer))
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
@@ -107,12 +119,14 @@ class Proxy:
 
     async def _replies(self, pair: _Pair, reader: asyncio.StreamReader) -> None:
         while piece := await reader.read(1 << 20):
-            if self._lose is not None:
-                then, self._lose = self._lose, None
+            seconds: float | None = self.delay()
+            if self._next is not None:
+                (seconds, then), self._next = self._next, None
                 self.lost.append(piece)
                 then()
+            if seconds is None:
                 break
-            if (seconds := self.delay()) > 0:
+            if seconds > 0:
                 await asyncio.sleep(seconds)
             if not pair.silent:
                 pair.client.write(piece)
