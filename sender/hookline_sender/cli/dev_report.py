@@ -63,13 +63,13 @@ class Report:
             self._say(Text.assemble(("✗ ", "bold red"), (webhook, "cyan"), f" not verified: answered {status}"))
         else:
             attempt = f", attempt {told['attempt']}" if told["attempt"] else ""
-            parts = (("✓ ", "bold green"), (webhook, "cyan"), " ", (str(told["type"] or "event"), "bold"))
-            self._say(Text.assemble(*parts, f" verified, answered {status}{attempt}  ", (told["id"], "dim")))
+            parts = (("✓ ", "bold green"), (webhook, "cyan"), " ", (_visible(told["type"] or "event"), "bold"))
+            self._say(Text.assemble(*parts, f" verified, answered {status}{attempt}  ", (_visible(told["id"]), "dim")))
             self._payload(told)
 
     def log(self, who: str, line: str) -> None:
         """One line that a process logged."""
-        self._say(Text.assemble((f"{who}: ", "yellow"), line))
+        self._say(Text.assemble((f"{who}: ", "yellow"), _visible(line)))
 
     def waiting(self) -> None:
         """The command has ended before its deliveries."""
@@ -98,6 +98,11 @@ class Report:
 
     def _say(self, text: Text) -> None:
         self._console.print(text, soft_wrap=True)
+
+
+def _visible(text: str) -> str:
+    """The text without anything that would speak to the terminal."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def _events(setup: Setup, webhook: str) -> str:
