@@ -10,6 +10,7 @@ from hookline_sender.registration import TimedKey, matches
 from hookline_shared.errors import InvalidSigningKey
 from hookline_shared.keys import MAXIMUM_KEYS, SigningKey
 from hookline_shared.profiles import get_profile
+from hookline_shared.profiles.entries import MAXIMUM_ED25519
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +94,10 @@ def rotated(
         if each.key != given
     ]
     keys = (TimedKey(checked_key(given, profile)), *(each for each in ending if each.signs_at(now_ms)))
-    if len(keys) > MAXIMUM_KEYS:
-        raise InvalidDestination(f"{MAXIMUM_KEYS} keys sign already: wait until an overlap ends, or use overlap=0")
+    pairs = sum(each.key.ed25519 is not None for each in keys)
+    if len(keys) > MAXIMUM_KEYS or pairs > MAXIMUM_ED25519:
+        raise InvalidDestination(
+            f"{len(keys) - 1} keys sign already, and a receiver reads {MAXIMUM_KEYS} signatures, {MAXIMUM_ED25519} of "
+            "them Ed25519: wait until an overlap ends, or use overlap=0"
+        )
     return keys

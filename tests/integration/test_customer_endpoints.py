@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,14 @@ def test_a_customer_lists_changes_pauses_and_removes_an_endpoint(service: tuple[
     ann("DELETE", path, 204)
     assert ann("GET", "/endpoints", 200) == []
     ann("DELETE", path, 404)
+
+
+@pytest.mark.usefixtures("service")
+def test_the_code_of_the_page_about_destinations_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (EXAMPLE.parents[1] / "docs" / "destinations.md").read_text("utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(block, "destinations.md", "exec", dont_inherit=True), {})  # noqa: S102 - our own page
+    assert SigningKey.parse(capsys.readouterr().out).size_bytes == 32
 
 
 def test_a_rotated_key_and_the_one_before_it_both_verify(service: tuple[ModuleType, str]) -> None:

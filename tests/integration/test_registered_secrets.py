@@ -275,3 +275,15 @@ def test_more_keys_than_a_receiver_reads_are_refused(redis_url: str, namespace: 
         return 0
 
     assert run(go()) == 16
+
+
+def test_no_more_asymmetric_keys_than_a_receiver_reads_sign_at_once(redis_url: str, namespace: str) -> None:
+    async def go() -> None:
+        async with open_shop(redis_url, namespace, profile="svix") as shop:
+            await shop.destinations.register(destination(), signing_key=SigningKey.generate_ed25519())
+            for _ in range(3):
+                await shop.destinations.rotate_key("acme")
+            with pytest.raises(InvalidDestination, match="4 keys sign already"):
+                await shop.destinations.rotate_key("acme")
+
+    run(go())
