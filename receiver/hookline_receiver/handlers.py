@@ -165,11 +165,15 @@ class Starter:
             return Work(running, running.cancel)
         if self._threads is None:
             self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hookline-handler")
-        call = self._threads.submit(contextvars.copy_context().run, _called, handler, *arguments)
+        try:
+            call = self._threads.submit(contextvars.copy_context().run, _called, handler, *arguments)
+        except RuntimeError:  # no room for a thread, but the call is queued: it would run when nobody claims it
+            self.close()
+            raise
         return Work(asyncio.wrap_future(call), call.cancel)
 
     def close(self) -> None:
-        """Let go of idle threads; running handlers end by themselves."""
+        """Let go of idle threads and of what has not begun; running handlers end by themselves."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._threads = None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hookline_receiver import InvalidReceiver, MemoryLedger, Receiver
 from tests.support import run
-from tests.support_receiver import KEY, Ledger, deliver, handled_by, nothing, twice
+from tests.support_receiver import KEY, Ledger, asking, deliver, handled_by, nothing, twice, until
 
 if TYPE_CHECKING:
     from hookline_receiver import Delivery
@@ -65,11 +66,35 @@ def test_an_event_is_not_acknowledged_when_its_name_is_no_text(type_from: Any) -
     assert run(deliver(handled_by(nothing, type_from=type_from))).status == 500
 
 
-def test_a_handler_that_cannot_be_started_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    def exhausted(thread: object) -> None:
-        message = "can't start new thread"
-        raise RuntimeError(message)
+def exhausted(thread: object) -> None:
+    message = "can't start new thread"
+    raise RuntimeError(message)
 
+
+def test_a_handler_without_a_thread_does_not_run_later_beside_its_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    def paid(event: object) -> None:
+        ran.append(event)
+        free.wait(10)
+
+    async def again() -> int:
+        return (await deliver(app, delivery_id="dlv_2", event_id="evt_2")).status
+
+    async def go() -> list[int]:
+        first = asyncio.create_task(deliver(app, delivery_id="dlv_1"))
+        await until(asking(lambda: ran), bool)
+        with monkeypatch.context() as patched:
+            patched.setattr("threading.Thread.start", exhausted)
+            refused = await again()
+        free.set()
+        return [(await first).status, refused, await again()]
+
+    ran, free = list[object](), threading.Event()
+    app = handled_by(paid)
+    assert run(go()) == [204, 500, 204]
+    assert len(ran) == 2
+
+
+def test_a_handler_that_cannot_be_started_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger()
     app = handled_by(nothing, ledger=ledger)
     with monkeypatch.context() as patched:
