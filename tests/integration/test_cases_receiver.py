@@ -214,3 +214,23 @@ def test_sixty_four_handlers_in_threads_do_not_hold_up_a_refusal(http: str) -> N
         finally:
             free.set()
         assert {future.result().status_code for future in waiting} == {204}
+
+
+@both_parsers
+def test_clients_that_hang_up_while_handlers_run_change_nothing(http: str) -> None:
+    free, ran, ledger = threading.Event(), list[str](), Ledger()
+
+    def slow(event: Any) -> None:
+        free.wait(10)
+        ran.append(event.data.id)
+
+    with serve(handled_by(slow, ledger=ledger), http=http) as url:
+        for number in range(20):
+            headers, body = signed(delivery_id=f"dlv_{number}")
+            with connected(url) as client:
+                client.sendall(head_of([*headers, (b"Content-Length", b"%d" % len(body))]) + body)
+                eventually(lambda: ledger.asked.count("claim") > number)  # noqa: B023 - called here
+        free.set()
+        eventually(lambda: ledger.asked.count("complete") == 20)
+        assert post(url).status_code == 204
+    assert len(ran) == 21
