@@ -17,6 +17,7 @@ from hookline_sender.cli.demo_report import show
 from hookline_sender.cli.dev import WithCommand, run_dev
 from hookline_sender.cli.failures import told
 from hookline_sender.cli.loading import UnusablePlan, find, load, load_plan
+from hookline_sender.cli.operations import PlanArgument, add_to
 from hookline_sender.cli.serving import log_to_stderr, until_signalled
 from hookline_sender.deployment import Deployment
 from hookline_sender.destinations import resolve
@@ -29,15 +30,6 @@ log = logging.getLogger(__name__)
 
 DEFAULT_CONCURRENCY = 100
 INTERRUPTED = 128 + signal.SIGINT
-
-PlanArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODULE:PLAN",
-        show_default=False,
-        help="The plan, as in shop:plan. Else HOOKLINE_PLAN, else tool.hookline.plan in pyproject.toml.",
-    ),
-]
 
 # pretty_exceptions would print the values of local variables, keys and payloads among them.
 app = typer.Typer(
@@ -155,6 +147,9 @@ def demo(
             raise typer.Exit(INTERRUPTED) from None
     if not show(evidence, as_json=json):
         raise typer.Exit(1)
+
+
+add_to(app)
 
 
 def _worker_of(plan: Plan, concurrency: int) -> Worker:

@@ -1,0 +1,106 @@
+"""How deliveries are shown on a terminal, and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from hookline_sender.engine.records import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hookline_sender.engine.records import Attempt, DeliveryRecord, ListedDelivery
+    from hookline_sender.operator import Cancellation, Redrive
+
+_HEAD = ("ID", "STATE", "WHEN", "EVENT", "DESTINATION", "TRIES", "CODE", "STATUS", "PUBLISHED AS")
+
+
+def as_json(value: DeliveryRecord | ListedDelivery | Cancellation | Redrive) -> dict[str, Any]:
+    """The fields under their own names; the state as a word, times in milliseconds."""
+    return asdict(value) | {"state": value.state.word}
+
+
+def details(record: DeliveryRecord) -> str:
+    """One delivery, its attempts and its redrives."""
+    where = record.binding if record.binding == record.destination else f"{record.binding} {record.destination}"
+    facts = [
+        ("delivery", record.delivery_id),
+        ("state", record.state.word + (", to be cancelled" if _to_be_cancelled(record) else "")),
+        ("event", record.event),
+        ("published as", _plain(record.event_key)),
+        ("tenant", _plain(record.tenant)),
+        ("destination", where),
+        ("published", _time(record.created_ms)),
+        ("due", _time(record.due_ms) if record.state in (State.ACCEPTED, State.WAITING) else ""),
+        ("deadline", _time(record.deadline_ms) if record.state < State.COMPLETED else ""),
+        ("failed", _time(record.failed_at_ms)),
+        ("attempts", str(record.attempts)),
+        ("last failure", f"{record.code} {record.status or ''}".strip()),
+        ("traceparent", record.traceparent),
+    ]
+    lines = [f"{name + ':':<14}{text}" for name, text in facts if text]
+    if record.history:
+        head = ("ATTEMPT", "WHEN", "RESULT", "STATUS", "TOOK", "WORKER")
+        lines += ["", *_aligned([head, *map(_tried, record.history)])]
+    if record.recoveries:
+        redrives = [(each.request_id, _time(each.at_ms), each.code) for each in record.recoveries]
+        lines += ["", *_aligned([("REDRIVE", "WHEN", "HAD FAILED WITH"), *redrives])]
+    return "\n".join(lines)
+
+
+def table(found: Sequence[ListedDelivery]) -> str:
+    """One line per delivery."""
+    return "\n".join(_aligned([_HEAD, *map(_row, found)])) if found else "none"
+
+
+def cancelled(done: Cancellation) -> str:
+    """What became of a cancel, in a sentence."""
+    match done.state:
+        case State.CANCELLED:
+            return f"{done.delivery_id} is cancelled"
+        case State.RUNNING:
+            return f"{done.delivery_id} is being attempted: it is cancelled unless that succeeds"
+        case state:
+            return f"{done.delivery_id} had ended already: {state.word}"
+
+
+def redriven(done: Redrive) -> str:
+    """What became of a redrive, in a sentence."""
+    if done.at_ms is None:
+        return f"{done.delivery_id} is no dead letter but {done.state.word}: nothing was changed"
+    return f"{done.delivery_id} was put back in its queue at {_time(done.at_ms)} (request {done.request_id})"
+
+
+def _row(each: ListedDelivery) -> tuple[str, ...]:
+    when = _time(each.at_ms if each.at_ms is not None else each.created_ms)
+    status = str(each.status or "")
+    key, tries = _plain(each.event_key), str(each.attempts)
+    return (each.delivery_id, each.state.word, when, each.event, each.destination, tries, each.code, status, key)
+
+
+def _tried(attempt: Attempt) -> tuple[str, ...]:
+    result, took = attempt.code or "delivered", f"{attempt.duration_ms} ms"
+    return (str(attempt.number), _time(attempt.at_ms), result, str(attempt.status or ""), took, attempt.worker)
+
+
+def _to_be_cancelled(record: DeliveryRecord) -> bool:
+    return record.cancel_requested and record.state is State.RUNNING
+
+
+def _plain(text: str) -> str:
+    # Ids are the publisher's: none may move the cursor.
+    return text if text.isprintable() else ascii(text)
+
+
+def _time(ms: int | None) -> str:
+    if ms is None:
+        return ""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    listed = list(rows)
+    widths = [max(len(row[column]) for row in listed) for column in range(len(listed[0]))]
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in listed]
