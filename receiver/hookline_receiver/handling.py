@@ -125,8 +125,11 @@ class Handling:
             log.exception("a handler could not be started")
             await self._release(held)
             return answers.FAILED
-        answer = await self._handle(held, work)
-        work.decided(answer)
+        answer: Settled = answers.FAILED
+        try:
+            answer = await self._handle(held, work)
+        finally:  # also when the ledger raises what it should not: an endpoint waits for the word
+            work.decided(answer)
         return answer
 
     async def _claim(self, entry: Entry) -> _Held | Answer:

@@ -156,6 +156,27 @@ def test_an_effect_that_cannot_be_recorded_is_answered_503() -> None:
     assert made.counters["effect_unrecorded"] == 1
 
 
+def test_an_endpoint_does_not_wait_for_a_ledger_that_breaks_its_promise() -> None:
+    class Broken(Ledger):
+        async def complete(self, claim: Any, status: int) -> bool:
+            raise ZeroDivisionError
+
+    async def go() -> None:
+        ended = asyncio.Event()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            try:
+                await Endpoint()(scope, receive, send)
+            finally:
+                ended.set()
+
+        with pytest.raises(ZeroDivisionError):
+            await sent(behind(app, ledger=Broken()))
+        await ended.wait()
+
+    run(go(), timeout=5)
+
+
 def test_a_lost_fence_forwards_the_success_and_is_counted() -> None:
     ledger = Ledger()
 
