@@ -200,9 +200,11 @@ def _check_runs(handler: Callable[..., Any]) -> None:
 
 def _wants_delivery(handler: Callable[..., Any]) -> bool:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = [given for given in inspect.signature(handler).parameters.values() if given.kind in kinds]
+    declared = inspect.signature(handler).parameters.values()
+    parameters = [given for given in declared if given.kind in kinds]
     optional = [given.default is not inspect.Parameter.empty for given in parameters]
-    if not parameters or not all(optional[2:]):
+    by_name = [given for given in declared if given.kind is given.KEYWORD_ONLY and given.default is given.empty]
+    if not parameters or not all(optional[2:]) or by_name:
         message = f"{handler!r} must take the event, and may take the delivery: def handler(event, delivery)"
         raise InvalidReceiver(message)
     return len(parameters) > 1 and (not optional[1] or parameters[1].name == "delivery")

@@ -206,7 +206,7 @@ def test_one_event_has_one_handler() -> None:
         handled_by(nothing).on("order.paid", Order)(nothing)
 
 
-@pytest.mark.parametrize("handler", [lambda: None, lambda a, b, c: None])
+@pytest.mark.parametrize("handler", [lambda: None, lambda a, b, c: None, lambda a, *, b: None, lambda *a: None])
 def test_a_handler_takes_the_event_and_perhaps_the_delivery(handler: Any) -> None:
     with pytest.raises(InvalidReceiver, match=r"def handler\(event, delivery\)"):
         handled_by(handler)
