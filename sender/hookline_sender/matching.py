@@ -48,19 +48,27 @@ class Snapshot:
     subscribers: tuple[Subscriber, ...]
     loaded: bool = True
     names: dict[str, tuple[str, str]] = field(init=False, repr=False)  # lane -> binding, destination
+    _matched: dict[str, tuple[Target, ...]] = field(
+        init=False, repr=False, default_factory=dict[str, "tuple[Target, ...]"]
+    )
 
     def __post_init__(self) -> None:
         names = {each.lane: (each.subscription.webhook, each.id) for each in self.subscribers}
         object.__setattr__(self, "names", names)
 
     def matching(self, event: str, webhooks: Iterable[Webhook]) -> tuple[Target, ...]:
-        """The tasks an event becomes, by the order of `webhooks`, which all carry it, and then by id."""
-        return tuple(
-            target_of(webhook, each)
-            for webhook in webhooks
-            for each in self.subscribers
-            if each.subscription.webhook == webhook.name and each.subscription.carries(event)
-        )
+        """The tasks an event becomes, by the order of `webhooks`, and then by id.
+
+        webhooks: all of the plan's that carry the event and are for subscribers; the answer is kept.
+        """
+        if event not in self._matched:
+            self._matched[event] = tuple(
+                target_of(webhook, each)
+                for webhook in webhooks
+                for each in self.subscribers
+                if each.subscription.webhook == webhook.name and each.subscription.carries(event)
+            )
+        return self._matched[event]
 
 
 UNKNOWN: Final = Snapshot(NO_DESTINATIONS, (), loaded=False)
