@@ -76,6 +76,10 @@ class Proxy:
         for pair in self._pairs:
             pair.silent = True
 
+    def lead_to(self, redis_url: str) -> None:
+        """New connections go to another server, as after a failover; those there are stay where they are."""
+        self._target = urlsplit(redis_url)
+
     def cut(self) -> None:
         """Close every connection."""
         for pair in list(self._pairs):

@@ -4,6 +4,7 @@ A method gives a flow: a generator that yields steps and is sent what came of th
 
     flow ── Exchange(commands) ──▶ driver: one round trip ── replies ──▶ flow      (or the error it ended in)
          ── Pause(seconds) ──────▶ driver: waits ── [] ────────────────▶ flow ── result
+         ── Drop() ──────────────▶ driver: disconnects ── [] ──────────▶ flow
 
 The async and the sync store are two drivers of the same flows. Scripts that the server does not know are loaded,
 commands whose reply was lost are repeated a few times if they are repeat-safe, and everything else becomes a
@@ -18,7 +19,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 
 from hookline_sender.engine import commands
 from hookline_sender.engine.commands import Command, RevisionUnknown
@@ -63,7 +64,12 @@ class Pause:
     seconds: float
 
 
-Step = Exchange | Pause
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Close the connection: after a failover the next one leads to another server."""
+
+
+Step = Exchange | Pause | Drop
 Flow = Generator[Step, "list[Reply]", R]
 
 
@@ -133,7 +139,11 @@ class Dialogue:
     def _check(self) -> Flow[None]:
         replies = yield Exchange(QUESTIONS)
         self._judged, self._sound_at = self._generation(), None
-        self._durability.judge(replies)
+        try:
+            self._durability.judge(replies)
+        finally:
+            if self._durability.on_replica:
+                yield Drop()
         self._sound_at = time.monotonic()
 
     def _exchange_verified(self, batch: Sequence[Command[Any]]) -> Flow[list[Reply]]:
@@ -152,6 +162,9 @@ class Dialogue:
             confirmed = answers[len(loads) + len(calls) :]
             for i, answer in zip(waiting, answers[len(loads) :], strict=False):
                 replies[i] = answer
+                if isinstance(answer, ReadOnlyError):  # a master no more
+                    yield Drop()
+                    raise answer
             # The server refused these before doing anything, so repeating is safe for every command. If somebody
             # flushed its scripts between loading and calling, the third call brings its own.
             waiting = [i for i in waiting if isinstance(replies[i], NoScriptError)]

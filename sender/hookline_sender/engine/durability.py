@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from redis.exceptions import ResponseError
 
-from hookline_sender.errors import WeakDurability
+from hookline_sender.errors import RedisUnavailable, WeakDurability
 from hookline_sender.policy import HooklineWarning
 from hookline_shared.durability import durability_faults, durability_fix
 
@@ -51,17 +51,26 @@ class Durability:
         self._deployment = deployment
         self._run_id = ""
         self.nearly_full = False  # above 90 % of maxmemory: publishing would be next to fail
+        self.on_replica = False
 
     def judge(self, replies: Sequence[object]) -> None:
-        """Take the server's replies to QUESTIONS. Raises WeakDurability whose text has the lines to paste."""
+        """Take the server's replies to QUESTIONS.
+
+        Raises:
+            WeakDurability: its text has the lines to paste.
+            RedisUnavailable: somebody's script holds the server, so that it answers nothing.
+        """
+        if any(isinstance(reply, ResponseError) and str(reply).startswith("BUSY") for reply in replies):
+            raise RedisUnavailable(f"Redis at {shown(self._deployment.redis_url)} is held by a script (BUSY)")
         config, sections = replies
         info = _fields(sections)
+        self.on_replica = info.get("role", "master") != "master"
         self._notice_restart(info.get("run_id", ""))
         limit = int(info.get("maxmemory", "0") or 0)
         self.nearly_full = limit > 0 and int(info.get("used_memory", "0")) > 0.9 * limit
         if self._deployment.durability == "verified":
             self._verify(config, info)
-        elif self._deployment.durability == "asserted" and info.get("role", "master") != "master":
+        elif self._deployment.durability == "asserted" and self.on_replica:
             raise self._weak((f"role={info['role']} (need master)",))
 
     def _verify(self, config: object, info: dict[str, str]) -> None:

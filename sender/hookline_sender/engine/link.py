@@ -61,6 +61,14 @@ class Link:
             self._connection = connection
             return replies
 
+    async def drop(self) -> None:
+        """Close the connection, if there is one, because the next may lead to another server."""
+        async with self._busy:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                self.generation += 1
+                await connection.disconnect(nowait=True)
+
     async def aclose(self) -> None:
         """Close the connection; a later exchange opens a new one."""
         async with self._busy:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
-from hookline_sender.engine.dialogue import LOST, Dialogue, Exchange, Flow, Reply, Step
+from hookline_sender.engine.dialogue import LOST, Dialogue, Drop, Exchange, Flow, Pause, Reply, Step
 from hookline_sender.engine.durability import warn_when_volatile
 from hookline_sender.engine.link import Link
 from hookline_sender.engine.wake import WakeUps
@@ -101,9 +101,15 @@ class RedisStore:
             flow.close()
 
     async def _perform(self, step: Step) -> list[Reply]:
-        if isinstance(step, Exchange):
-            return await self._link.exchange(step.commands)
-        await asyncio.sleep(step.seconds)
+        match step:
+            case Exchange():
+                return await self._link.exchange(step.commands)
+            case Pause():
+                await asyncio.sleep(step.seconds)
+            case Drop():
+                await self._link.drop()
+            case _:
+                assert_never(step)
         return []
 
 

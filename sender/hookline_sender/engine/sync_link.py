@@ -63,6 +63,14 @@ class SyncLink:
             self._connection = connection
             return replies
 
+    def drop(self) -> None:
+        """Close the connection, if there is one, because the next may lead to another server."""
+        with self._busy:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                self.generation += 1
+                connection.disconnect()
+
     def close(self) -> None:
         """Wait for an exchange of another thread, then close the connection for good. Safe to call twice."""
         with self._busy:

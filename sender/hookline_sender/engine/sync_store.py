@@ -11,9 +11,9 @@ import os
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
-from hookline_sender.engine.dialogue import LOST, Dialogue, Exchange, Flow, Reply
+from hookline_sender.engine.dialogue import LOST, Dialogue, Drop, Exchange, Flow, Pause, Reply, Step
 from hookline_sender.engine.durability import warn_when_volatile
 from hookline_sender.engine.sync_link import SyncLink
 
@@ -140,16 +140,11 @@ class _Talk:
 
     def drive(self, flow: Flow[R]) -> R:
         """Perform the flow's steps until it ends."""
-        replies: list[Reply]
         try:
             step = next(flow)
             while True:
                 try:
-                    if isinstance(step, Exchange):
-                        replies = self.link.exchange(step.commands)
-                    else:
-                        time.sleep(step.seconds)
-                        replies = []
+                    replies = self._perform(step)
                 except LOST as failure:
                     step = flow.throw(failure)
                 else:
@@ -159,6 +154,18 @@ class _Talk:
             return result
         finally:
             flow.close()
+
+    def _perform(self, step: Step) -> list[Reply]:
+        match step:
+            case Exchange():
+                return self.link.exchange(step.commands)
+            case Pause():
+                time.sleep(step.seconds)
+            case Drop():
+                self.link.drop()
+            case _:
+                assert_never(step)
+        return []
 
 
 __all__ = ["SyncStore"]
