@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections import Counter
 from contextlib import suppress
@@ -13,45 +12,16 @@ from typing import TYPE_CHECKING
 import pytest
 from redis.asyncio import Redis
 
-from hookline_receiver import SigningKey
-from hookline_sender import HooklineError, Publisher, Worker
-from hookline_sender.egress.transport import WireResponse
+from hookline_sender import HooklineError, Publisher
 from tests.support import run, server
 from tests.support_crash import PARCEL_SENT, ROUNDS, Parcel, crash_deployment, crash_plan
+from tests.support_deliveries import WEBHOOKS, delivered_by_a_worker
 from tests.support_receiver import until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hookline_sender.egress.transport import Headers
     from hookline_sender.embedded import EmbeddedServer
-
-WEBHOOKS = ("depot", "customs", "customer")
-
-
-class Recording:
-    """A transport that keeps what it is given and answers 204."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, bytes]] = []
-
-    async def post(
-        self,
-        url: str,
-        headers: Headers,
-        body: bytes,
-        *,
-        deadline: float,
-        destination: str,
-        on_sent: Callable[[], None] | None = None,
-    ) -> WireResponse:
-        if on_sent is not None:
-            on_sent()
-        self.sent.append((destination, body))
-        return WireResponse(204)
-
-    async def aclose(self) -> None:
-        pass
 
 
 async def some_time(_: EmbeddedServer) -> None:
@@ -93,18 +63,6 @@ async def acknowledged_until_killed(
     return acknowledged
 
 
-async def delivered_after_restart(redis: EmbeddedServer, namespace: str) -> Counter[tuple[str, int]]:
-    transport = Recording()
-    variables = {f"HOOKLINE_WEBHOOK_{name.upper()}_URL": "https://example.com/" for name in WEBHOOKS}
-    variables |= {f"HOOKLINE_WEBHOOK_{name.upper()}_KEY": SigningKey.generate().reveal() for name in WEBHOOKS}
-    variables |= {"DEPOT_URL": "https://example.com/", "DEPOT_KEY": SigningKey.generate().reveal()}
-    deployment = crash_deployment(redis.url, namespace)
-    worker = Worker(crash_plan(*WEBHOOKS), deployment, transport=transport, environ=variables)
-    while await worker.run_once():
-        pass
-    return Counter((destination, json.loads(body)["data"]["number"]) for destination, body in transport.sent)
-
-
 @pytest.mark.parametrize("moment", [some_time, amid_a_rewrite])
 @pytest.mark.parametrize("_round", range(ROUNDS or 1))
 def test_every_publication_a_killed_server_acknowledged_is_there_and_whole(
@@ -113,7 +71,7 @@ def test_every_publication_a_killed_server_acknowledged_is_there_and_whole(
     with server() as redis:
         acknowledged = run(acknowledged_until_killed(redis, namespace, moment))
         redis.restart()
-        delivered = run(delivered_after_restart(redis, namespace), timeout=60)
+        delivered = run(delivered_by_a_worker(redis, namespace), timeout=60)
     numbers = {number for _, number in delivered}
     assert acknowledged <= numbers
     assert delivered == Counter((name, number) for name in WEBHOOKS for number in numbers)
