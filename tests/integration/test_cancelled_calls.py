@@ -65,7 +65,7 @@ class Storm:
             except TimeoutError:
                 return True
             return False
-        task = asyncio.ensure_future(call)
+        task: asyncio.Task[None] = asyncio.create_task(call)
         for _ in range(self.rand.randrange(12)):
             await asyncio.sleep(0)
         task.cancel()

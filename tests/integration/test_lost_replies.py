@@ -164,14 +164,14 @@ def lookup(engine: Engine) -> Command[Any]:
     return registry.lookup(engine.layout, ["dst", "nobody"])
 
 
-OUTCOMES = {"ok": OK, "retry": Retry("http_5xx", 1, 500), "dead": FAILED, "release": Released()}
-PREPARED: dict[str, Prepared] = {
-    each.__name__: each
-    for each in (
-        *(publish, claim, reap, purge, cancel, cancel_running, redrive, inspect, list_, bind, policies),
-        *(register, configure, remove, pause, resume, tenant, lookup),
-    )
-} | {f"settle {word}": settling(outcome) for word, outcome in OUTCOMES.items()}
+OUTCOMES: dict[str, Outcome] = {"ok": OK, "retry": Retry("http_5xx", 1, 500), "dead": FAILED, "release": Released()}
+_PLAIN: tuple[Prepared, ...] = (
+    *(publish, claim, reap, purge, cancel, cancel_running, redrive, inspect, list_, bind, policies),
+    *(register, configure, remove, pause, resume, tenant, lookup),
+)
+PREPARED: dict[str, Prepared] = {getattr(each, "__name__", ""): each for each in _PLAIN} | {
+    f"settle {word}": settling(outcome) for word, outcome in OUTCOMES.items()
+}
 # How many were reaped or purged is told of each call by itself.
 ANSWERED_ALIKE = PREPARED.keys() - {"reap", "purge"}
 
