@@ -21,7 +21,7 @@ KeySource: TypeAlias = SigningKey | Sequence[SigningKey] | KeyCall
 FRESH: Final = 60.0  # seconds that an answer is used without asking again
 STALE_IF_ERROR: Final = 600.0  # seconds that it is used while asking fails
 PATIENCE: Final = 2.0  # seconds for one call
-PAUSE: Final = 1.0  # seconds between calls while they fail and an older answer is in use
+PAUSE: Final = 1.0  # seconds between calls while they fail: anybody can send what makes us ask
 
 log = logging.getLogger("hookline.receiver")
 
@@ -84,4 +84,4 @@ class Keyring:
             self._ask_again_at = self._fetched_at + FRESH
 
     def _failed(self) -> None:
-        self._ask_again_at = self._clock() + PAUSE if self._keys else float("-inf")
+        self._ask_again_at = self._clock() + PAUSE

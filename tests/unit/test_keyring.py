@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hookline_receiver import KeysUnavailable, SigningKey
-from hookline_receiver.keyring import FRESH, STALE_IF_ERROR, Keyring
+from hookline_receiver.keyring import FRESH, PAUSE, STALE_IF_ERROR, Keyring
 from hookline_shared.profiles import AXIOM
 from tests.support import run
 from tests.support_receiver import KEY, Order, call, receiver, signed
@@ -86,11 +86,26 @@ def test_an_answer_without_a_usable_key_is_a_failure_and_asked_for_again(keys: A
         with pytest.raises(KeysUnavailable):
             await keyring.current()
         service.keys = KEY
+        service.now += PAUSE
         assert await keyring.current() == (KEY,)
 
     service = Service()
     service.keys = keys
     run(go())
+
+
+def test_a_key_source_that_fails_is_asked_once_a_second_however_many_ask() -> None:
+    async def go() -> None:
+        keyring = service.keyring()
+        for service.now in (0, 0.5, PAUSE - 0.01, PAUSE):
+            for _ in range(5):
+                with pytest.raises(KeysUnavailable):
+                    await keyring.current()
+
+    service = Service()
+    service.error = OSError()
+    run(go())
+    assert service.calls == 2
 
 
 def test_a_call_that_never_ends_is_given_up() -> None:
