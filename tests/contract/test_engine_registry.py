@@ -64,6 +64,15 @@ def test_every_change_of_a_destination_makes_what_was_seen_before_stale(registry
         registry.publish("k", seen=before)
 
 
+def test_removing_one_of_several_makes_what_was_seen_before_stale(registry: Registry) -> None:
+    registry.register("acme")
+    registry.register("other")
+    before = registry.tenant()
+    registry.remove("acme")
+    with pytest.raises(StaleRegistry):
+        registry.publish("k", seen=before)
+
+
 def test_another_tenants_changes_make_nothing_stale(registry: Registry) -> None:
     registry.register("acme", "t1")
     before = registry.tenant("t1")
