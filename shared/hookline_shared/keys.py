@@ -101,10 +101,7 @@ class SigningKey:
         `minimum_bytes` is the least length of a shared secret, None = the scheme's. Raises InvalidSigningKey, and
         UnknownProfile for a scheme that does not exist.
         """
-        spelling, text = key_text(scheme), _text(text).strip()
-        if text[:1] in _QUOTES and text[-1:] in _QUOTES:
-            message = "the signing key is in quotes, which would be part of it: remove them"
-            raise InvalidSigningKey(message)
+        spelling, text = key_text(scheme), _bare(text)
         if any(character.isspace() for character in text):
             message = "the signing key contains whitespace: one key here, several only where a rotation list is read"
             raise InvalidSigningKey(message)
@@ -120,7 +117,7 @@ class SigningKey:
     @classmethod
     def parse_all(cls, text: str, *, scheme: str = "axiom", minimum_bytes: int | None = None) -> tuple[SigningKey, ...]:
         """The whitespace-separated keys of `text`, in order, equal ones once: 1 to 16. Raises like `parse`."""
-        words = _text(text).split()
+        words = _bare(text).split()
         keys = tuple(dict.fromkeys(cls.parse(word, scheme=scheme, minimum_bytes=minimum_bytes) for word in words))
         if not keys:
             message = f"no signing key given: {key_text(scheme).hint}"
@@ -267,10 +264,14 @@ class _NoMac:
 _NO_MAC: Final = _NoMac()
 
 
-def _text(text: object) -> str:
+def _bare(text: object) -> str:
     if not isinstance(text, str):
         raise _not_a_key("text", text)
-    return text
+    bare = text.strip()
+    if bare[:1] in _QUOTES and bare[:1] == bare[-1:]:
+        message = "the signing key is in quotes, which would be part of it: remove them"
+        raise InvalidSigningKey(message)
+    return bare
 
 
 def _not_a_key(wanted: str, given: object) -> InvalidSigningKey:

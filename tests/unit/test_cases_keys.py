@@ -77,3 +77,5 @@ def test_whitespace_around_a_key_is_dropped_and_quotes_are_refused(text: str, sc
         with pytest.raises(InvalidSigningKey, match="quotes") as refused:
             SigningKey.parse(quoted, scheme=scheme)
         assert text not in str(refused.value)
+        with pytest.raises(InvalidSigningKey, match="quotes"):
+            SigningKey.parse_all(quoted.replace(text, f"{text} {text[:-1]}"), scheme=scheme)
