@@ -251,6 +251,11 @@ class Engine:
         """The namespace's time, as long as Redis' clock was not set back since the last turn."""
         return self.redis_ms() + self.meta("shift")
 
+    def in_grace(self, now: int) -> bool:
+        """Whether lapsed leases are left alone at that time, because of an outage."""
+        seen = self.meta("now")
+        return now < self.meta("grace_until") or (seen > 0 and now - seen > 2 * self.meta("beat"))
+
     def redis_ms(self) -> int:
         """What Redis' own clock shows, the jumps of a test included."""
         seconds, micros = self.redis.time()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hookline_sender.engine.records import Dead, Delivered, Released, State
+from hookline_sender.engine.records import Dead, Delivered, Redriven, Released, State
 
 if TYPE_CHECKING:
     from hookline_sender.engine.records import ClaimedTask, Outcome, Settlement
@@ -32,6 +32,8 @@ class Task:
     until: int | None = None
     token: bytes = b""
     last: tuple[bytes, str] = (b"", "")
+    cancel: bool = False
+    redrives: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def open(self) -> bool:
@@ -45,6 +47,40 @@ class Model:
     policy: DeliveryPolicy
     tasks: dict[str, Task] = field(default_factory=dict[str, Task])
     lost: int = 0
+    redriven: int = 0
+    orders: int = 0
+
+    def added(self, delivery_id: str, task: Task) -> None:
+        """Expect a task at the tail of its lane."""
+        self.orders += 1
+        task.order = self.orders
+        self.tasks[delivery_id] = task
+
+    def cancelled(self, delivery_id: str) -> State:
+        """How a task should stand after a cancel."""
+        task = self.tasks[delivery_id]
+        if not task.open:
+            return task.state
+        if task.until is not None:
+            task.cancel = True
+            return State.RUNNING
+        task.state, task.last = State.CANCELLED, (b"", "")
+        return task.state
+
+    def redrive(self, delivery_id: str, request: str, at_ms: int | None) -> Redriven:
+        """What the engine should answer to a redrive that it did at `at_ms`, if it did it."""
+        task = self.tasks[delivery_id]
+        if request in task.redrives:
+            return Redriven(State.ACCEPTED, task.redrives[request])
+        if task.state is not State.FAILED:
+            return Redriven(State.RUNNING if task.until is not None else task.state, None)
+        assert at_ms is not None, "a dead letter was not redriven"
+        task.redrives[request] = at_ms
+        fresh = Task(task.key, task.lane, 0, at_ms, at_ms + round(self.policy.deadline * 1000), task.fence)
+        fresh.redrives = task.redrives
+        self.added(delivery_id, fresh)
+        self.redriven += 1
+        return Redriven(State.ACCEPTED, at_ms)
 
     def claimed(self, claim: ClaimedTask, now: int) -> None:
         """Check one claim against what could be claimed, and hold it."""
@@ -66,6 +102,9 @@ class Model:
     def in_flight(self, lane: Lane) -> int:
         return sum(task.until is not None for task in self.of(lane))
 
+    def in_flight_at_all(self) -> bool:
+        return any(task.until is not None for task in self.tasks.values())
+
     def settled(self, said: Settlement, now: int) -> str:
         """The word the engine should have for an outcome."""
         task = self.tasks.get(said.delivery_id)
@@ -80,6 +119,9 @@ class Model:
 
     def _settled(self, task: Task, outcome: Outcome, delay_ms: int, now: int) -> str:
         if isinstance(outcome, Released):
+            if task.cancel:
+                task.attempts -= 1
+                return self._ended(task, State.CANCELLED)
             task.releases += 1
             if task.releases <= MAX_RELEASES:
                 task.attempts -= 1
@@ -87,18 +129,21 @@ class Model:
             delay_ms = round(self.policy.backoff * 1000)
         task.streak = 0
         if isinstance(outcome, Delivered):
-            task.state = State.COMPLETED
-            return "completed"
-        if isinstance(outcome, Dead):
-            task.state = State.FAILED
-            return "failed"
+            return self._ended(task, State.COMPLETED)
+        if isinstance(outcome, Dead) and not task.cancel:
+            return self._ended(task, State.FAILED)
         return self._retried(task, delay_ms, now)
 
     def _retried(self, task: Task, delay_ms: int, now: int) -> str:
+        if task.cancel:
+            return self._ended(task, State.CANCELLED)
         if task.attempts >= self.policy.attempts or now + delay_ms >= task.deadline_ms:
-            task.state = State.FAILED
-            return "failed"
+            return self._ended(task, State.FAILED)
         return self._queued(task, now + delay_ms, now)
+
+    def _ended(self, task: Task, state: State) -> str:
+        task.state = state
+        return state.word
 
     def _queued(self, task: Task, due: int, now: int) -> str:
         task.due_ms = due

@@ -70,7 +70,7 @@ class Walk(RuleBasedStateMachine):
         record = self.engine.inspect(delivery_id)
         due, deadline = record.created_ms + delay * 1000, record.created_ms + round(lane.deadline * 1000)
         assert (record.due_ms, record.deadline_ms, record.fence) == (due, deadline, record.created_ms // 1000)
-        self.model.tasks[delivery_id] = Task(key, lane, len(self.model.tasks), due, deadline, record.fence)
+        self.model.added(delivery_id, Task(key, lane, 0, due, deadline, record.fence))
 
     @rule(data=st.data())
     def resend_a_publication(self, data: st.DataObject) -> None:
@@ -111,7 +111,8 @@ class Walk(RuleBasedStateMachine):
         for said, word in zip(request.settlements, answer.settled, strict=True):
             assert word == self.model.settled(said, now)
         self.spoken += request.settlements
-        self.model.lapse(now)
+        if not self.engine.in_grace(now):
+            self.model.lapse(now)
         self._notice_the_late(now)
         for claim in answer.tasks:
             self.model.claimed(claim, now)
@@ -142,9 +143,52 @@ class Walk(RuleBasedStateMachine):
     def advance(self, seconds: float) -> None:
         self.engine.advance(seconds)
 
+    @rule(number=st.integers(0, 200), times=st.integers(1, 2))
+    def cancel(self, number: int, times: int) -> None:
+        if self.model.tasks:
+            delivery_id = list(self.model.tasks)[number % len(self.model.tasks)]
+            for _ in range(times):
+                answer = self.engine.cancel(delivery_id)
+                self._notice_the_late(self.engine.clock_ms())
+                assert answer is self._as_shown(delivery_id, self.model.cancelled(delivery_id))
+
+    @rule(number=st.integers(0, 200), request=st.sampled_from(["r1", "r2"]), times=st.integers(1, 2))
+    def redrive(self, number: int, request: str, times: int) -> None:
+        if self.model.tasks:
+            failed = [i for i, task in self.model.tasks.items() if task.state is State.FAILED]
+            ids = failed or list(self.model.tasks)
+            delivery_id = ids[number % len(ids)]
+            for _ in range(times):
+                answer = self.engine.redrive(delivery_id, request)
+                expected = self.model.redrive(delivery_id, request, answer.at_ms)
+                assert answer.at_ms == expected.at_ms
+                assert answer.state is self._as_shown(delivery_id, expected.state)
+
+    def _as_shown(self, delivery_id: str, state: State) -> State:
+        # A task that waits is stored as accepted or waiting; which one the model does not keep.
+        if state is State.ACCEPTED and self.model.tasks[delivery_id].until is None:
+            stored = self.engine.inspect(delivery_id).state
+            return stored if stored is State.WAITING else state
+        return state
+
+    @rule(seconds=st.sampled_from([40, 200]))
+    def pass_without_turns(self, seconds: float) -> None:
+        self.engine.step(seconds)
+
+    @rule(seconds=st.sampled_from([20, 600]))
+    def set_the_clock_back(self, seconds: float) -> None:
+        self._turned(self.engine.asking(0))
+        if self.model.in_flight_at_all():
+            before = self.engine.clock_ms()
+            self.engine.step(-seconds)
+            self._turned(self.engine.asking(0))
+            assert before - 8_000 <= self.engine.clock_ms() <= before + 5_000
+
     @rule()
     def reap(self) -> None:
         before = self.engine.clock_ms()
+        if self.engine.in_grace(before):
+            return
         reaped = self.engine.reap()
         after = self.engine.clock_ms()
         if all(not before < (task.until or 0) <= after for task in self.model.tasks.values()):
@@ -173,8 +217,10 @@ class Walk(RuleBasedStateMachine):
         counted = self.engine.counters()
         assert counted.get("open", 0) == sum(task.open for task in tasks.values())
         assert counted.get("worker_lost", 0) == self.model.lost
-        for state in (State.COMPLETED, State.FAILED):
-            assert counted.get(state.name.lower(), 0) == sum(task.state is state for task in tasks.values())
+        assert counted.get("redriven", 0) == self.model.redriven
+        for state in (State.COMPLETED, State.FAILED, State.CANCELLED):
+            again = self.model.redriven if state is State.FAILED else 0
+            assert counted.get(state.word, 0) == sum(task.state is state for task in tasks.values()) + again
 
     def drain(self) -> None:
         """Everything ends and is freed, whatever happened before: no lane is stuck."""
