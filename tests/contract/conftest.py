@@ -9,6 +9,7 @@ import pytest
 
 from tests.support_engine import Engine, plan_of
 from tests.support_invariants import faults
+from tests.support_registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,3 +42,11 @@ def bound(any_server: EmbeddedServer, namespace: str) -> Iterator[Bound]:
 def engine(bound: Bound) -> Engine:
     """An engine with one unordered webhook, `billing`."""
     return bound()
+
+
+@pytest.fixture
+def registry(engine: Engine) -> Iterator[Registry]:
+    """The registry of an engine; it must not contradict itself afterwards either."""
+    made = Registry(engine)
+    yield made
+    assert made.faults() == []

@@ -1,4 +1,4 @@
-"""Registered destinations in the engine: who is matched, what a change does to a lane, and how one leaves."""
+"""Registered destinations in the engine: who is matched, and what a change does to a lane."""
 
 from __future__ import annotations
 
@@ -7,30 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender import (
-    DestinationBusy,
     InvalidDestination,
-    NotRedrivable,
     PlanMismatch,
     StaleRegistry,
     UnknownDestination,
 )
-from hookline_sender.engine.records import Dead, Released, Retry, State
+from hookline_sender.engine.records import Retry, State
 from hookline_sender.engine.registry import Changed
-from tests.support_engine import DAY, OK, Engine, settlement, settlements
-from tests.support_registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-FAILED = Dead("http_4xx", 1, 404)
-
-
-@pytest.fixture
-def registry(engine: Engine) -> Iterator[Registry]:
-    """A registry beside an engine; neither may contradict itself afterwards."""
-    made = Registry(engine)
-    yield made
-    assert made.faults() == []
+    from tests.support_engine import Engine
+    from tests.support_registry import Registry
 
 
 def test_a_registered_destination_is_found_with_what_is_sealed(registry: Registry) -> None:
@@ -78,6 +65,26 @@ def test_another_tenants_changes_make_nothing_stale(registry: Registry) -> None:
     before = registry.tenant("t1")
     registry.register("other", "t2")
     assert len(registry.publish("k", "t1", seen=before).lanes) == 1
+
+
+def test_what_other_tenants_have_registered_costs_a_publication_nothing(registry: Registry) -> None:
+    registry.register("acme", "t1")
+    registry.publish("first", "t1")
+
+    def cost(key: str) -> int:
+        seen, before = registry.tenant("t1"), commands_run(registry.engine)
+        registry.publish(key, "t1", seen=seen)
+        return commands_run(registry.engine) - before
+
+    alone = cost("alone")
+    for number in range(100):
+        registry.register(f"other-{number}", f"t{2 + number % 7}")
+    assert cost("among others") == alone
+
+
+def commands_run(engine: Engine) -> int:
+    """How many commands the server has run for scripts and clients."""
+    return sum(int(each["calls"]) for name, each in engine.redis.info("commandstats").items() if "info" not in name)
 
 
 def test_a_repeat_is_answered_whatever_has_become_of_the_registry(registry: Registry) -> None:
@@ -203,143 +210,6 @@ def test_a_pause_outlives_a_registration_anew(registry: Registry) -> None:
     assert registry.engine.claim() == ()
 
 
-def test_what_waits_for_a_removed_destination_is_cancelled_and_said_so_at_once(registry: Registry) -> None:
-    registry.register("acme")
-    registry.register("other")
-    registry.publish("due")
-    registry.publish("delayed", delay=60)
-    assert registry.remove("acme") == 2
-    for key in ("due", "delayed"):
-        record = registry.engine.inspect(registry.id_of(key, "acme"))
-        assert (record.state, record.code) == (State.CANCELLED, "destination_gone")
-    assert [task.destination for task in registry.engine.claim()] == ["other"]
-    assert registry.engine.counters()["cancelled"] == 2
-    for key in ("due", "delayed"):
-        record = registry.engine.inspect(registry.id_of(key, "acme"))
-        assert (record.state, record.code) == (State.CANCELLED, "destination_gone")
-    assert registry.engine.redis.hget(registry.engine.key("dst"), "acme") is None
-
-
-def test_a_long_queue_is_cancelled_in_slices(registry: Registry) -> None:
-    registry.register("acme")
-    seen = registry.tenant()
-    for number in range(150):
-        registry.publish(f"k{number}", seen=seen, delay=60 if number % 2 else 0)
-    registry.remove("acme")
-    left = [150]
-    while left[-1]:
-        assert registry.engine.turn().tasks == ()
-        left.append(registry.engine.counters().get("open", 0))
-    assert left == [150, 86, 22, 0]
-
-
-def test_a_turn_says_that_there_is_more_to_cancel(registry: Registry) -> None:
-    registry.register("acme")
-    seen = registry.tenant()
-    for number in range(70):
-        registry.publish(f"k{number}", seen=seen)
-    registry.remove("acme")
-    assert registry.engine.turn(0).next_due_ms is not None
-    assert registry.engine.turn(0).next_due_ms is None
-
-
-@pytest.mark.parametrize(
-    ("outcome", "word"),
-    [
-        (OK, "completed"),
-        (FAILED, "failed"),
-        (Retry("http_5xx", 1, 500), "cancelled"),
-        (Released(), "cancelled"),
-    ],
-)
-def test_an_attempt_that_runs_when_its_destination_is_removed_finishes(
-    registry: Registry, outcome: Dead | Retry | Released, word: str
-) -> None:
-    registry.register("acme")
-    registry.publish("k")
-    task = registry.engine.one()
-    registry.remove("acme")
-    assert registry.engine.inspect(task).state is State.RUNNING
-    assert registry.engine.settle(task, outcome) == word
-    assert registry.engine.inspect(task).state.word == word
-
-
-def test_a_lease_that_lapses_after_its_destination_was_removed_is_cancelled(registry: Registry) -> None:
-    registry.register("acme")
-    registry.publish("k")
-    task = registry.engine.one()
-    registry.remove("acme")
-    registry.engine.advance(60)
-    assert registry.engine.turn().tasks == ()
-    record = registry.engine.inspect(task)
-    assert (record.state, record.code) == (State.CANCELLED, "destination_gone")
-
-
-def test_an_id_is_busy_until_nothing_of_it_is_left(registry: Registry) -> None:
-    registry.register("acme", "t1")
-    registry.publish("k1", "t1")
-    registry.publish("k2", "t1")
-    task = registry.engine.one(slots=1)
-    registry.remove("acme")
-    with pytest.raises(DestinationBusy) as caught:
-        registry.register("acme", "t2")
-    assert caught.value.tasks == 2
-    registry.engine.turn(0, [settlement(task)])
-    assert registry.register("acme", "t2").id == "acme"
-
-
-def test_removing_sent_twice_answers_alike(registry: Registry) -> None:
-    registry.register("acme")
-    registry.publish("k")
-    assert registry.remove("acme") == registry.remove("acme") == 1
-
-
-def test_dead_letters_of_a_removed_destination_stay_and_cannot_be_redriven(registry: Registry) -> None:
-    registry.register("acme", "t1")
-    registry.publish("k", "t1")
-    task = registry.engine.one()
-    registry.engine.settle(task, FAILED)
-    registry.remove("acme")
-    registry.engine.turn()
-    with pytest.raises(NotRedrivable, match="removed"):
-        registry.engine.redrive(task)
-    with pytest.raises(InvalidDestination):
-        registry.register("acme", "t2")
-
-
-def test_dead_letters_can_be_redriven_when_their_owner_registers_the_destination_again(registry: Registry) -> None:
-    registry.register("acme", "t1")
-    registry.publish("k", "t1")
-    registry.engine.settle(registry.engine.one(), FAILED)
-    registry.remove("acme")
-    registry.engine.turn()
-    again = registry.register("acme", "t1")
-    registry.engine.redrive(registry.id_of("k", "acme"))
-    assert registry.engine.one().config == again.version
-
-
-def test_an_id_is_free_when_its_last_dead_letter_has_expired(registry: Registry) -> None:
-    registry.register("acme", "t1")
-    registry.publish("k", "t1")
-    registry.engine.settle(registry.engine.one(), FAILED)
-    registry.remove("acme")
-    registry.engine.turn()
-    registry.engine.advance(8 * DAY)
-    registry.engine.turn()
-    registry.engine.advance(3601)
-    registry.engine.turn()
-    assert registry.engine.names() & {"dst", "gone", "dead"} == set()
-    assert registry.register("acme", "t2").id == "acme"
-
-
-def test_nothing_is_left_of_a_tenant_whose_last_destination_was_removed(registry: Registry) -> None:
-    before = registry.engine.names()
-    registry.register("acme", "t1")
-    registry.remove("acme")
-    assert registry.engine.names() == before
-    assert registry.tenant("t1").revision == "0"
-
-
 def test_a_tenant_that_comes_back_has_another_revision(registry: Registry) -> None:
     registry.register("acme")
     seen = registry.tenant()
@@ -347,14 +217,3 @@ def test_a_tenant_that_comes_back_has_another_revision(registry: Registry) -> No
     registry.register("acme")
     with pytest.raises(StaleRegistry):
         registry.publish("k", seen=seen)
-
-
-def test_settling_is_not_disturbed_by_tasks_that_are_cancelled_beside_it(registry: Registry) -> None:
-    registry.register("acme")
-    for number in range(4):
-        registry.publish(f"k{number}")
-    running = registry.engine.claim(slots=2)
-    registry.remove("acme")
-    answer = registry.engine.turn(5, settlements(running))
-    assert (answer.settled, answer.tasks) == (("completed", "completed"), ())
-    assert registry.engine.counters() == {"completed": 2, "cancelled": 2}

@@ -1,0 +1,164 @@
+"""How a registered destination leaves the engine, and what becomes of its tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hookline_sender import DestinationBusy, InvalidDestination, NotRedrivable
+from hookline_sender.engine.records import Dead, Released, Retry, State
+from tests.support_engine import DAY, OK, settlement, settlements
+
+if TYPE_CHECKING:
+    from tests.support_registry import Registry
+
+FAILED = Dead("http_4xx", 1, 404)
+
+
+def test_what_waits_for_a_removed_destination_is_cancelled_and_said_so_at_once(registry: Registry) -> None:
+    registry.register("acme")
+    registry.register("other")
+    registry.publish("due")
+    registry.publish("delayed", delay=60)
+    assert registry.remove("acme") == 2
+    for key in ("due", "delayed"):
+        record = registry.engine.inspect(registry.id_of(key, "acme"))
+        assert (record.state, record.code) == (State.CANCELLED, "destination_gone")
+    assert [task.destination for task in registry.engine.claim()] == ["other"]
+    assert registry.engine.counters()["cancelled"] == 2
+    for key in ("due", "delayed"):
+        record = registry.engine.inspect(registry.id_of(key, "acme"))
+        assert (record.state, record.code) == (State.CANCELLED, "destination_gone")
+    assert registry.engine.redis.hget(registry.engine.key("dst"), "acme") is None
+
+
+def test_a_long_queue_is_cancelled_in_slices(registry: Registry) -> None:
+    registry.register("acme")
+    seen = registry.tenant()
+    for number in range(150):
+        registry.publish(f"k{number}", seen=seen, delay=60 if number % 2 else 0)
+    registry.remove("acme")
+    left = [150]
+    while left[-1]:
+        assert registry.engine.turn().tasks == ()
+        left.append(registry.engine.counters().get("open", 0))
+    assert left == [150, 86, 22, 0]
+
+
+def test_a_turn_says_that_there_is_more_to_cancel(registry: Registry) -> None:
+    registry.register("acme")
+    seen = registry.tenant()
+    for number in range(70):
+        registry.publish(f"k{number}", seen=seen)
+    registry.remove("acme")
+    assert registry.engine.turn(0).next_due_ms is not None
+    assert registry.engine.turn(0).next_due_ms is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "word"),
+    [
+        (OK, "completed"),
+        (FAILED, "failed"),
+        (Retry("http_5xx", 1, 500), "cancelled"),
+        (Released(), "cancelled"),
+    ],
+)
+def test_an_attempt_that_runs_when_its_destination_is_removed_finishes(
+    registry: Registry, outcome: Dead | Retry | Released, word: str
+) -> None:
+    registry.register("acme")
+    registry.publish("k")
+    task = registry.engine.one()
+    registry.remove("acme")
+    assert registry.engine.inspect(task).state is State.RUNNING
+    assert registry.engine.settle(task, outcome) == word
+    assert registry.engine.inspect(task).state.word == word
+
+
+def test_a_lease_that_lapses_after_its_destination_was_removed_is_cancelled(registry: Registry) -> None:
+    registry.register("acme")
+    registry.publish("k")
+    task = registry.engine.one()
+    registry.remove("acme")
+    registry.engine.advance(60)
+    assert registry.engine.turn().tasks == ()
+    record = registry.engine.inspect(task)
+    assert (record.state, record.code) == (State.CANCELLED, "destination_gone")
+
+
+def test_an_id_is_busy_until_nothing_of_it_is_left(registry: Registry) -> None:
+    registry.register("acme", "t1")
+    registry.publish("k1", "t1")
+    registry.publish("k2", "t1")
+    task = registry.engine.one(slots=1)
+    registry.remove("acme")
+    with pytest.raises(DestinationBusy) as caught:
+        registry.register("acme", "t2")
+    assert caught.value.tasks == 2
+    registry.engine.turn(0, [settlement(task)])
+    assert registry.register("acme", "t2").id == "acme"
+
+
+def test_removing_sent_twice_answers_alike(registry: Registry) -> None:
+    registry.register("acme")
+    registry.publish("k")
+    assert registry.remove("acme") == registry.remove("acme") == 1
+
+
+def test_dead_letters_of_a_removed_destination_stay_and_cannot_be_redriven(registry: Registry) -> None:
+    registry.register("acme", "t1")
+    registry.publish("k", "t1")
+    task = registry.engine.one()
+    registry.engine.settle(task, FAILED)
+    registry.remove("acme")
+    registry.engine.turn()
+    with pytest.raises(NotRedrivable, match="removed"):
+        registry.engine.redrive(task)
+    with pytest.raises(InvalidDestination):
+        registry.register("acme", "t2")
+
+
+def test_dead_letters_can_be_redriven_when_their_owner_registers_the_destination_again(registry: Registry) -> None:
+    registry.register("acme", "t1")
+    registry.publish("k", "t1")
+    registry.engine.settle(registry.engine.one(), FAILED)
+    registry.remove("acme")
+    registry.engine.turn()
+    again = registry.register("acme", "t1")
+    registry.engine.redrive(registry.id_of("k", "acme"))
+    assert registry.engine.one().config == again.version
+
+
+def test_an_id_is_free_when_its_last_dead_letter_has_expired(registry: Registry) -> None:
+    registry.register("acme", "t1")
+    registry.publish("k", "t1")
+    registry.engine.settle(registry.engine.one(), FAILED)
+    registry.remove("acme")
+    registry.engine.turn()
+    registry.engine.advance(8 * DAY)
+    registry.engine.turn()
+    registry.engine.advance(3601)
+    registry.engine.turn()
+    assert registry.engine.names() & {"dst", "gone", "dead"} == set()
+    assert registry.register("acme", "t2").id == "acme"
+
+
+def test_nothing_is_left_of_a_tenant_whose_last_destination_was_removed(registry: Registry) -> None:
+    before = registry.engine.names()
+    registry.register("acme", "t1")
+    registry.remove("acme")
+    assert registry.engine.names() == before
+    assert registry.tenant("t1").revision == "0"
+
+
+def test_settling_is_not_disturbed_by_tasks_that_are_cancelled_beside_it(registry: Registry) -> None:
+    registry.register("acme")
+    for number in range(4):
+        registry.publish(f"k{number}")
+    running = registry.engine.claim(slots=2)
+    registry.remove("acme")
+    answer = registry.engine.turn(5, settlements(running))
+    assert (answer.settled, answer.tasks) == (("completed", "completed"), ())
+    assert registry.engine.counters() == {"completed": 2, "cancelled": 2}
