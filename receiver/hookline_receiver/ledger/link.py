@@ -75,7 +75,8 @@ class RedisLink:
         Repeats the script after a failure that may pass, so only for scripts that may run twice.
         Raises LedgerUnavailable, StoreFull.
         """
-        return await self._patiently(self._persist(script, arguments))
+        until = self.loop.time() + PATIENCE
+        return await self._patiently(self._persist(script, arguments, until))
 
     async def verify(self, *, now: bool = False) -> None:
         """Check the server's durability when the last check is older than the interval, or `now`.
@@ -118,9 +119,7 @@ class RedisLink:
         if not task.cancelled():
             task.exception()  # seen: a caller that left does not want a warning about it
 
-    async def _persist(self, script: Script, arguments: tuple[str | bytes | int, ...]) -> Any:  # noqa: ANN401
-        until = self.loop.time() + PATIENCE
-
+    async def _persist(self, script: Script, arguments: tuple[str | bytes | int, ...], until: float) -> Any:  # noqa: ANN401
         async def tries() -> Any:  # noqa: ANN401
             for pause in PAUSES:
                 try:
