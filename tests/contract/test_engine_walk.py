@@ -231,9 +231,13 @@ class Walk(RuleBasedStateMachine):
                 break
             self.engine.advance(20)
         assert self.engine.counters().get("open", 0) == 0
+        # Places in queues go first, then what they kept.
+        self.engine.turn(6)
         self.engine.advance(4 * DAY)
+        self.engine.turn(6)
         while self.engine.purge():
             pass
+        self.engine.advance(61)
         self.engine.turn(0)
         left = self.engine.names() - {"cnt", "meta", f"plan:{self.engine.plan.revision}", "W:w1", "W:w2"}
         assert left == set()

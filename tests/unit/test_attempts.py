@@ -43,6 +43,12 @@ def test_a_lease_without_time_for_the_attempt_is_given_back() -> None:
     assert claim().refusal(NOW + 15.1) == Released()
 
 
+def test_a_signature_carries_redis_own_time_and_deadlines_the_engines() -> None:
+    clock = RedisClock(REDIS_MS, NOW, shift_ms=3_600_000)
+    assert clock.at(NOW + 1.0) == REDIS_MS + 1_000
+    assert clock.stamp(NOW + 1.0) == REDIS_MS + 1_000 - 3_600_000
+
+
 def test_the_deadline_cuts_the_timeout_and_ends_the_delivery() -> None:
     assert claim(deadline_ms=REDIS_MS + 4_000).timeout(NOW + 1.0) == pytest.approx(3.0)
     assert claim(deadline_ms=REDIS_MS + 4_000).refusal(NOW + 4.0) == Dead("deadline_exceeded", 0)

@@ -19,7 +19,9 @@ end
 -- Why it cannot be redriven now, or nil.
 local function obstacle(t, r)
   if r.state == FAILED and r.code == CODES.indeterminate and not accept_repeat then return { 'indeterminate' } end
-  if r.state ~= FAILED then return { 'state', find_lease(did) and WORDS[RUNNING] or WORDS[r.state] } end
+  if r.state == WAITING and r.due <= now and not has(r.flags, F_ORDERED) then r.state = ACCEPTED end
+  if r.state < COMPLETED and find_lease(did) then r.state = RUNNING end
+  if r.state ~= FAILED then return { 'state', WORDS[r.state] } end
   if not call('ZSCORE', key('dead:' .. lane), pid) or call('EXISTS', key('P:' .. pid)) == 0 then return { 'expired' } end
   local d = assert(t.lane_state, 'the lane of a dead letter is gone')
   if d.gone then return { 'gone' } end
