@@ -147,6 +147,20 @@ def test_a_second_lapse_in_a_row_backs_off(engine: Engine) -> None:
     assert engine.one().attempt == 3
 
 
+def test_tasks_that_were_lost_together_do_not_come_back_together(bound: Bound) -> None:
+    """Or the one among them that kills its worker would take the others along every time."""
+    engine = bound(billing=replace(POLICY, jitter=0.1))
+    for number in range(20):
+        engine.publish(str(number))
+    for _ in range(2):
+        assert len(engine.claim(20)) == 20
+        lapse(engine)
+    records = [engine.inspect(engine.id_of(str(number))) for number in range(20)]
+    waits = [record.due_ms - record.history[-1].at_ms for record in records]
+    assert len(set(waits)) > 15
+    assert all(0.9 <= wait / (POLICY.backoff * 1000) <= 1.1 for wait in waits)
+
+
 def test_an_answered_attempt_ends_the_row_of_lapses(engine: Engine) -> None:
     engine.publish("a")
     engine.one()

@@ -1,5 +1,16 @@
 -- Leases that lapsed: their workers are gone. Any worker does this, a bounded share per turn.
 -- The lost attempt counts. The first loss is repeated at once, a second in a row backs off.
+
+-- Tasks that were lost together do not come back together: one of them may be what kills its worker. What is drawn inside
+-- the policy's jitter follows from the task and its attempt, as a retry's does from chance.
+local function lost_delay(t, r, policy, lost)
+  if lost == 1 then return 0 end
+  local base, jitter = math.min(policy.backoff * 2 ^ (lost - 2), policy.max_backoff), policy.jitter or 0
+  local shortest, longest = base * (1 - jitter), math.min(base * (1 + jitter), policy.max_backoff)
+  local drawn = tonumber(string.sub(redis.sha1hex(t.did .. r.attempts), 1, 4), 16) / 65536
+  return math.floor((shortest + (longest - shortest) * drawn) * 1000)
+end
+
 local function reap_one(t, r, now)
   local d = t.lane_state
   local policy = policy_of(t.revision, d.binding)
@@ -8,9 +19,7 @@ local function reap_one(t, r, now)
   r.flags = with_streak(r.flags, lost)
   remember(t, r, now, '-')
   count('worker_lost', 1)
-  local delay = 0
-  if lost > 1 then delay = math.min(policy.backoff * 2 ^ (lost - 2), policy.max_backoff) * 1000 end
-  return retry_or_end(t, r, math.floor(delay), CODES.deadline_exceeded, now)
+  return retry_or_end(t, r, lost_delay(t, r, policy, lost), CODES.deadline_exceeded, now)
 end
 
 local function reap(limit, now)
