@@ -114,17 +114,17 @@ class Attempts:
 
     async def make(self, claim: Claim) -> Outcome:
         """The attempt's outcome, always. Cancelling it is the worker's way to interrupt: that is an outcome as well."""
-        started = time.monotonic()
+        begun, started = asyncio.get_running_loop().time(), time.monotonic()
         refused = claim.refusal(started)
         if refused is not None:
             return refused
         sent = _Sent(claim.believed_until)
         try:
-            return await self._post(claim, started, sent)
+            return await self._post(claim, started, begun, sent)
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - one attempt must not end the worker
             return _failed(error, claim.task.delivery_id, sent=bool(sent), duration_ms=_milliseconds_since(started))
 
-    async def _post(self, claim: Claim, started: float, sent: _Sent) -> Outcome:
+    async def _post(self, claim: Claim, started: float, begun: float, sent: _Sent) -> Outcome:
         task = claim.task
         event = self.plan.events.get(task.event)
         destination = self._resolved(task, claim.clock.at(started))
@@ -135,6 +135,7 @@ class Attempts:
             timestamp_ms=claim.clock.stamp(started),
             timeout=claim.timeout(started),
             policy=claim.policy,
+            started=begun,  # so that no hold-up since the belief was asked makes the attempt outlast it
             on_sent=sent,
             name_event=event is not None and event.body != "event",
         )

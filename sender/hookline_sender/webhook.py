@@ -56,18 +56,21 @@ async def attempt(
     timestamp_ms: int,
     timeout: float,  # noqa: ASYNC109 - the deadline is the transport's to keep
     policy: DeliveryPolicy,
+    started: float | None = None,
     on_sent: Callable[[], None] | None = None,
     name_event: bool = False,
 ) -> Outcome:
     """POST the task's body to `destination` once, signed at `timestamp_ms`, within `timeout` seconds.
+
+    They are counted from the loop's time `started`, None for now.
 
     Calls `on_sent` before the first byte of the request may leave: cancelled before that, the attempt can be given
     back. `name_event` adds the event's name as a header, for bodies that do not say it.
 
     Id, body and header names are the same in every attempt; time, attempt number and signature are not.
     """
-    loop = asyncio.get_running_loop()
-    started = loop.time()
+    if started is None:
+        started = asyncio.get_running_loop().time()
     try:
         response = await transport.post(
             destination.url,

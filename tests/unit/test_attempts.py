@@ -126,6 +126,29 @@ def test_no_byte_leaves_when_the_loop_was_blocked_past_the_belief() -> None:
     run(go())
 
 
+class SlowlyRead(dict[str, str]):
+    """An environment that blocks the whole process while it is read, as a debugger or a busy machine does."""
+
+    def __getitem__(self, name: str) -> str:
+        time.sleep(0.2)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        time.sleep(0.2)
+        return super().get(name, default)
+
+
+def test_an_attempt_that_was_held_up_after_it_began_still_ends_within_the_belief() -> None:
+    async def go() -> None:
+        transport = Transport(lambda on_sent: on_sent())
+        slow = replace(attempts_over(transport), environ=SlowlyRead(environ_of(billing="http://127.0.0.1:9/")))
+        held = claim(time.monotonic(), timeout=1.0, believed=1.1)
+        await slow.make(held)
+        assert transport.deadlines[0] <= held.believed_until
+
+    run(go())
+
+
 @pytest.mark.parametrize(("sent", "expected"), [(True, "interrupted"), (False, None)])
 def test_an_interrupted_attempt_is_given_back_only_before_its_first_byte(*, sent: bool, expected: str | None) -> None:
     async def go() -> None:
