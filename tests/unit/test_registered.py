@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from hookline_sender import Deployment, InvalidDeployment, Plan, SigningKey, UnknownDestination
+from hookline_sender.attempts import Attempts, Claim, RedisClock
 from hookline_sender.engine.layout import Layout
+from hookline_sender.engine.records import Released
 from hookline_sender.engine.registry import Entry, Found, Lookup
 from hookline_sender.registered import REMEMBERED, Registered
 from hookline_sender.registration import Secrets, TimedKey
 from hookline_sender.vault import Vault
 from tests.support import run
 from tests.support_customers import ENVIRON, OTHER_KEK, destination
-from tests.support_sender import TASK
+from tests.support_sender import TASK, impatient
 
 if TYPE_CHECKING:
-    from hookline_sender.engine.records import ClaimedTask
+    from hookline_sender.engine.records import ClaimedTask, Outcome
     from hookline_sender.engine.store import RedisStore
 
 DEPLOYMENT = Deployment("redis://r", namespace="market")
@@ -93,6 +96,22 @@ def test_what_was_removed_or_never_read_is_unknown() -> None:
     run(known.load([task("a", 1)]))
     with pytest.raises(UnknownDestination):
         known.resolve(task("a", 1), profile="axiom", now_ms=0)
+
+
+def test_a_task_whose_destination_went_between_claim_and_attempt_is_given_back() -> None:
+    plan = Plan("market")
+    plan.webhook("customers", subscribers=True)
+    nowhere: Any = None
+    attempts = Attempts(plan, DEPLOYMENT, nowhere, registered=registered(Store()))
+    held = replace(task("a", 1), binding="customers")
+    now = time.monotonic()
+    claim = Claim(held, impatient(), now + 60, RedisClock(held.claimed_at_ms, now))
+
+    async def go() -> Outcome:
+        await attempts.prepare([held])
+        return await attempts.make(claim)
+
+    assert run(go()) == Released()
 
 
 def test_a_key_encryption_key_that_is_set_later_opens_what_was_read_before() -> None:
