@@ -178,9 +178,22 @@ def test_redis_own_time_is_good_again_when_nothing_waits(engine: Engine) -> None
     task = engine.one()
     engine.step(-HOUR)
     engine.settle(task)
+    assert engine.turn(0).shift_ms > 0
+    engine.advance(61)
+    engine.turn(0)
     engine.turn(0)
     assert (engine.meta("shift"), engine.meta("now")) == (0, 0)
     assert abs(engine.turn(0).now_ms - engine.redis_ms()) < 2_000
+
+
+def test_a_lane_that_has_only_dead_letters_is_not_visited(engine: Engine) -> None:
+    engine.publish("a")
+    engine.settle(engine.one(), Dead("http_4xx", 1, 404))
+    engine.advance(61)
+    engine.turn(0)
+    assert "sweep" not in engine.names()
+    engine.redrive(engine.id_of("a"))
+    assert "sweep" in engine.names()
 
 
 def late(engine: Engine, *keys: str) -> None:

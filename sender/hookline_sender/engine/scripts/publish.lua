@@ -79,7 +79,7 @@ local function lane_of(i)
   local lane, cap = ARGV[i], tonumber(ARGV[i + 5])
   local state = call('HMGET', key('D:' .. lane), 'o', 'f', 'c', 'v')
   -- Its deadlines are to be watched even if nobody claims. A lane that comes and goes keeps its next visit.
-  if tonumber(state[1] or 0) <= 0 then call('ZADD', key('sweep'), 'NX', now + 60000, lane) end
+  if tonumber(state[1] or 0) <= 0 then call('ZADD', key('sweep'), 'LT', now + 60000, lane) end
   if not state[1] then
     call('HSET', key('D:' .. lane), 'b', ARGV[i + 1], 'd', ARGV[i + 2], 'o', 1, 'f', 0, 'c', cap, 'v', version,
       'm', ARGV[i + 3])

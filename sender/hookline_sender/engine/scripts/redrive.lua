@@ -47,7 +47,7 @@ local function queue_again(t, r, history)
   r.flags, r.token, r.due = with(r.flags, F_QUEUED), NO_TOKEN, now
   r.deadline = now + math.floor((policy_of(t.revision, d.binding).deadline or 86400) * 1000)
   store(t, r)
-  call('ZADD', key('sweep'), 'NX', now + 60000, lane)
+  call('ZADD', key('sweep'), 'LT', now + 60000, lane)
   d.open = d.open + 1
   count('open', 1)
   count('o:' .. d.binding, 1)

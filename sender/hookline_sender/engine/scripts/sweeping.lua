@@ -54,7 +54,11 @@ local function sweep_lane(lane, now)
   local before = tonumber(call('HGET', key('D:' .. lane), 's')) or 0
   local from, seen = sweep_slice(d, before, now)
   if from ~= before then call('HSET', key('D:' .. lane), 's', from) end
-  call('ZADD', key('sweep'), seen == SWEEP_SLICE and now or now + SWEEP_PERIOD, lane)
+  if d.open <= 0 and before == 0 and seen == 0 then
+    call('ZREM', key('sweep'), lane)
+  else
+    call('ZADD', key('sweep'), seen == SWEEP_SLICE and now or now + SWEEP_PERIOD, lane)
+  end
   resched(d, now)
   -- Nobody served it: it keeps its turn among the others, and is not taken for served.
   for _, set in ipairs({ 'ready:', 'busy:' }) do
