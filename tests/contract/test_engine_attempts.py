@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FAILED = Retry("http_5xx", 12, 503)
 
 
-def test_a_retry_waits_its_delay_and_is_then_claimed_with_the_next_attempt(engine: Engine) -> None:
+def test_a_retry_waits_its_delay_and_is_then_claimed_with_the_next_attempt(engine: Engine) -> None:  # cases: A01
     engine.publish("a")
     task = engine.one()
     assert engine.settle(task, FAILED, 7) == "waiting"

@@ -58,7 +58,9 @@ def test_a_publication_is_whole_even_if_one_of_its_lanes_cannot_be_written(damag
 
 
 @pytest.mark.parametrize("family", ["q:", "D:"])
-def test_a_claim_sets_the_damaged_lane_aside_and_takes_from_the_others(damaged: Engine, family: str) -> None:
+def test_a_claim_sets_the_damaged_lane_aside_and_takes_from_the_others(  # cases: F16
+    damaged: Engine, family: str
+) -> None:
     damaged.publish("a", ONE, TWO)
     before = damage(damaged, family + ONE.id)
     answer = damaged.turn()
@@ -91,7 +93,7 @@ def test_what_cannot_be_settled_stays_leased_and_the_rest_of_the_batch_is_settle
 
 
 @pytest.mark.parametrize("family", LANE_KEYS)
-def test_a_lapsed_lease_of_a_damaged_lane_waits_until_it_is_mended_and_spends_nothing(
+def test_a_lapsed_lease_of_a_damaged_lane_waits_until_it_is_mended_and_spends_nothing(  # cases: F16
     damaged: Engine, family: str
 ) -> None:
     damaged.publish("a", ONE, TWO)

@@ -35,7 +35,7 @@ def test_a_claimed_task_is_given_to_nobody_else(engine: Engine) -> None:
     assert engine.inspect(task).state is State.RUNNING
 
 
-def test_a_lease_covers_the_timeout_and_two_margins_and_is_told(bound: Bound) -> None:
+def test_a_lease_covers_the_timeout_and_two_margins_and_is_told(bound: Bound) -> None:  # cases: A02
     engine = bound(billing=replace(POLICY, timeout=29.0))
     engine.publish("a")
     task = engine.one(lease_ms=6_000)
@@ -215,7 +215,7 @@ def test_an_outcome_said_twice_gets_the_same_answer_and_counts_once(engine: Engi
     assert len(engine.inspect(task).history) == 1
 
 
-def test_an_outcome_said_again_after_the_next_claim_does_not_touch_that_claim(engine: Engine) -> None:
+def test_an_outcome_said_again_after_the_next_claim_does_not_touch_that_claim(engine: Engine) -> None:  # cases: A05
     engine.publish("a")
     first = engine.one()
     engine.settle(first, FAILED, 0)

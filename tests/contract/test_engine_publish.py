@@ -62,7 +62,7 @@ def test_an_unknown_revision_takes_nothing_and_is_named_apart(engine: Engine) ->
     assert engine.dump() == before
 
 
-def test_other_content_under_the_same_identity_is_refused_and_changes_nothing(engine: Engine) -> None:
+def test_other_content_under_the_same_identity_is_refused_and_changes_nothing(engine: Engine) -> None:  # cases: A37
     engine.publish("a", *lanes(3), body=b"first")
     before = engine.dump()
     with pytest.raises(IdentityConflict, match=r"order\.paid"):
@@ -114,7 +114,7 @@ def test_our_own_resend_is_no_duplicate_and_changes_nothing(engine: Engine) -> N
     assert engine.dump() == before
 
 
-def test_a_duplicate_is_known_after_its_tasks_ended_until_the_retention_is_over(engine: Engine) -> None:
+def test_a_duplicate_is_known_after_its_tasks_ended_until_the_retention_is_over(engine: Engine) -> None:  # cases: A37
     engine.publish("a")
     engine.settle(engine.one())
     assert engine.publish("a").duplicate
@@ -131,7 +131,7 @@ def test_a_repeat_never_rewrites_the_stored_bytes(engine: Engine) -> None:
     assert engine.one().body == b"first"
 
 
-def test_a_delayed_task_waits_and_is_claimed_when_it_is_due(engine: Engine) -> None:
+def test_a_delayed_task_waits_and_is_claimed_when_it_is_due(engine: Engine) -> None:  # cases: A01
     engine.publish("a", delay=5)
     assert engine.inspect(engine.id_of("a")).state is State.WAITING
     answer = engine.turn()

@@ -75,7 +75,7 @@ def test_completed_publications_are_freed_after_the_retention_and_not_before(eng
     assert engine.purge() == 0
 
 
-def test_everything_is_back_to_where_it_was_when_all_retentions_are_over(engine: Engine) -> None:
+def test_everything_is_back_to_where_it_was_when_all_retentions_are_over(engine: Engine) -> None:  # cases: A17
     before, memory = engine.names(), engine.dump("cnt", "W:")
     for number in range(30):
         engine.publish(str(number), *(Lane(f"d{i}") for i in range(number % 5 + 1)), delay=number % 3)
@@ -95,7 +95,7 @@ def test_everything_is_back_to_where_it_was_when_all_retentions_are_over(engine:
     assert not {"open", "o:billing"} & set(engine.counters())
 
 
-def test_memory_is_given_back(engine: Engine) -> None:
+def test_memory_is_given_back(engine: Engine) -> None:  # cases: A17
     def used() -> int:
         names = engine.names() - {"W:w1"}
         return sum(engine.redis.memory_usage(engine.key(name), samples=0) for name in names)

@@ -30,7 +30,7 @@ def told(task: ClaimedTask) -> tuple[object, ...]:
     return (task.delivery_id, task.attempt, task.fence, task.token, task.body, task.lease_ms, task.traceparent)
 
 
-def test_a_turn_sent_twice_returns_the_same_tasks_and_answers_and_changes_nothing(engine: Engine) -> None:
+def test_a_turn_sent_twice_returns_the_same_tasks_and_answers_and_changes_nothing(engine: Engine) -> None:  # cases: F03
     for key in ("a", "b", "c"):
         engine.publish(key, Lane("one"), Lane("two"))
     (done, failed) = engine.claim(2)
@@ -133,7 +133,7 @@ def test_one_turn_claims_at_most_sixty_four_tasks(engine: Engine) -> None:
     assert len(engine.claim(10_000)) == 64
 
 
-def test_the_body_is_the_exact_bytes_that_were_published(engine: Engine) -> None:
+def test_the_body_is_the_exact_bytes_that_were_published(engine: Engine) -> None:  # cases: F08
     bodies = [b"", b"\0", bytes(range(256)) * 3, b"\r\n$-1\r\n", "\u2028é".encode(), os.urandom(64 * KIB)]
     for number, body in enumerate(bodies):
         engine.publish(str(number), body=body)
@@ -188,7 +188,7 @@ def test_settling_and_claiming_happen_in_one_turn_so_that_a_freed_slot_is_filled
     assert (answer.settled, keys_of(answer.tasks)) == (("completed",), ["b"])
 
 
-def test_counts_stay_exact_near_the_limit_of_a_double(engine: Engine) -> None:
+def test_counts_stay_exact_near_the_limit_of_a_double(engine: Engine) -> None:  # cases: F08
     engine.redis.hset(engine.key("cnt"), "completed", 2**53 - 2)
     engine.publish("a")
     engine.settle(engine.one())

@@ -184,7 +184,9 @@ def test_concurrent_calls_share_round_trips_and_get_their_own_receipts(redis_url
     run(go())
 
 
-def test_the_same_fact_published_50_times_at_once_is_one_publication(redis_url: str, namespace: str) -> None:
+def test_the_same_fact_published_50_times_at_once_is_one_publication(  # cases: A37
+    redis_url: str, namespace: str
+) -> None:
     plan, order_paid = shop("billing")
 
     async def go() -> None:
@@ -219,7 +221,7 @@ def test_a_cancelled_caller_takes_nothing_from_the_others(redis_url: str, namesp
     run(go())
 
 
-def test_publishing_survives_a_restart_of_redis(namespace: str) -> None:
+def test_publishing_survives_a_restart_of_redis(namespace: str) -> None:  # cases: A19
     plan, order_paid = shop("billing")
 
     async def go() -> None:

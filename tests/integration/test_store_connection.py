@@ -72,7 +72,7 @@ def test_a_batch_answers_each_command_in_its_place(builder: Engine, any_server: 
     ]
 
 
-def test_a_flushed_script_is_loaded_again_and_the_command_runs_once(
+def test_a_flushed_script_is_loaded_again_and_the_command_runs_once(  # cases: F04
     builder: Engine, any_server: EmbeddedServer
 ) -> None:
     async def go() -> None:
@@ -87,7 +87,9 @@ def test_a_flushed_script_is_loaded_again_and_the_command_runs_once(
     run(go())
 
 
-def test_pipelines_of_fifty_survive_a_storm_of_script_flushes(builder: Engine, any_server: EmbeddedServer) -> None:
+def test_pipelines_of_fifty_survive_a_storm_of_script_flushes(  # cases: F04
+    builder: Engine, any_server: EmbeddedServer
+) -> None:
     over = threading.Event()
 
     async def go() -> None:
@@ -111,7 +113,7 @@ def _flush(url: str, over: threading.Event) -> None:
             client.script_flush()
 
 
-def test_a_cancelled_call_never_leaves_its_reply_to_another_and_no_connection(
+def test_a_cancelled_call_never_leaves_its_reply_to_another_and_no_connection(  # cases: F01 F02
     builder: Engine, any_server: EmbeddedServer
 ) -> None:
     keys = [f"k{number}" for number in range(20)]
@@ -182,7 +184,9 @@ def test_callers_share_one_connection(builder: Engine, any_server: EmbeddedServe
     eventually(lambda: len(builder.redis.client_list()) == before)
 
 
-def test_a_lost_reply_is_asked_for_again_and_changes_nothing(builder: Engine, any_server: EmbeddedServer) -> None:
+def test_a_lost_reply_is_asked_for_again_and_changes_nothing(  # cases: F03
+    builder: Engine, any_server: EmbeddedServer
+) -> None:
     async def go() -> None:
         async with opened(builder, any_server.url) as store:
             for number in range(20):
@@ -213,7 +217,7 @@ def test_an_unreachable_server_is_one_named_error_without_its_password(namespace
     assert "s3cret" not in str(refused.value)
 
 
-def test_calls_fail_while_the_server_is_away_and_work_when_it_is_back(namespace: str) -> None:
+def test_calls_fail_while_the_server_is_away_and_work_when_it_is_back(namespace: str) -> None:  # cases: A19
     with server() as own:
         engine = Engine(own.url, namespace)
 

@@ -170,7 +170,9 @@ def used(engine: Engine) -> int:
     return int(engine.redis.info("memory")["used_memory"])
 
 
-def test_out_of_memory_refuses_publications_whole_while_turns_go_on(engine: Engine, own_server: EmbeddedServer) -> None:
+def test_out_of_memory_refuses_publications_whole_while_turns_go_on(  # cases: F05
+    engine: Engine, own_server: EmbeddedServer
+) -> None:
     async def go() -> None:
         async with opened(engine, own_server.url) as store:
             await store.run_many([publish(engine, str(number)) for number in range(4)])

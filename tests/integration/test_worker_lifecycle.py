@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hookline_sender.embedded import EmbeddedServer
 
 
-def test_redis_may_be_killed_under_a_worker_with_attempts_in_flight(namespace: str) -> None:
+def test_redis_may_be_killed_under_a_worker_with_attempts_in_flight(namespace: str) -> None:  # cases: A14 A44
     plan, order_paid = shop("billing")
 
     async def go(redis: EmbeddedServer) -> None:
@@ -70,7 +70,9 @@ def test_a_worker_waits_for_a_redis_that_is_not_there_yet(namespace: str) -> Non
         run(go(redis))
 
 
-def test_a_stopping_worker_finishes_what_it_began_and_claims_nothing_more(redis_url: str, namespace: str) -> None:
+def test_a_stopping_worker_finishes_what_it_began_and_claims_nothing_more(  # cases: A13
+    redis_url: str, namespace: str
+) -> None:
     plan, order_paid = shop("billing")
     deployment = deployment_on(redis_url, namespace)
 

@@ -28,7 +28,7 @@ def claim(now: float = NOW, *, timeout: float = 10.0, believed: float = 25.0, **
 
 
 @given(st.floats(0.001, 30.0), st.floats(0.0, 60.0), st.floats(0.0, 120.0), st.integers(1, 120_000))
-def test_no_attempt_starts_that_could_outlast_the_belief(
+def test_no_attempt_starts_that_could_outlast_the_belief(  # cases: A02 A68
     timeout: float, late: float, believed: float, deadline: int
 ) -> None:
     held = claim(timeout=timeout, believed=believed, deadline_ms=REDIS_MS + deadline)
@@ -114,7 +114,7 @@ def test_an_attempt_has_its_timeout_and_is_delivered() -> None:
     run(go())
 
 
-def test_no_byte_leaves_when_the_loop_was_blocked_past_the_belief() -> None:
+def test_no_byte_leaves_when_the_loop_was_blocked_past_the_belief() -> None:  # cases: A68
     def block_then_send(on_sent: Callable[[], None]) -> None:
         time.sleep(0.15)  # a handler elsewhere that blocks the event loop
         on_sent()
