@@ -224,6 +224,15 @@ def test_deadlines_run_behind_a_destination_that_is_at_its_cap(engine: Engine) -
     late(engine, "b")
 
 
+def test_deadlines_run_in_a_paused_destination(engine: Engine) -> None:
+    engine.publish("a", Lane("one", deadline=30, config=1))
+    engine.redis.hset(engine.key("D:" + Lane("one").id), "p", "1")
+    engine.redis.delete(engine.key("ready:billing"))
+    engine.advance(61)
+    assert engine.claim() == ()
+    late(engine, "a")
+
+
 def test_deadlines_run_behind_a_head_that_waits(bound: Bound) -> None:
     engine = bound(billing=ORDERED)
     lane = Lane("one", ordered=True, cap=1)
