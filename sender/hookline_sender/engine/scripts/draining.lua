@@ -1,6 +1,7 @@
 -- What is queued for a removed destination is cancelled, a bounded share per turn. `gone` has lane and id, scored by the
 -- next visit; at the last one the id is free again.
-local NEXT_WHILE_RUNNING, NEXT_WHILE_DEAD = 1000, 3600000
+-- Nothing left is looked at once more: until then a removal that is sent again finds what it did.
+local NEXT_WHILE_RUNNING, NEXT_WHILE_DEAD, NEXT_WHEN_EMPTY = 1000, 3600000, 60000
 
 local function cancel_member(pid, lane, now)
   local t, r = load_task(pid .. lane)
@@ -24,19 +25,24 @@ local function drain_lane(d, limit, now)
 end
 
 local function visit(member, limit, now)
-  local lane, id = string.sub(member, 1, 16), string.sub(member, 17)
+  local lane, id, pause = string.sub(member, 1, 16), string.sub(member, 17), nil
   local d = lane_state(lane)
   local done = d and drain_lane(d, limit, now) or 0
-  if d and d.open > 0 then
-    call('ZADD', key('gone'), done < limit and now + NEXT_WHILE_RUNNING or now, member)
+  if done == limit then
+    pause = 0
+  elseif d and d.open > 0 then
+    pause = NEXT_WHILE_RUNNING
   elseif call('EXISTS', key('dead:' .. lane)) == 1 then
-    call('ZADD', key('gone'), now + NEXT_WHILE_DEAD, member)
+    pause = NEXT_WHILE_DEAD
+  elseif d then
+    pause = NEXT_WHEN_EMPTY
+  end
+  if pause then
+    call('ZADD', key('gone'), now + pause, member)
   else
     call('ZREM', key('gone'), member)
     -- The id may be taken again, by another webhook.
     if string.sub(call('HGET', key('dst'), id) or '', 1, 17) == '-' .. lane then call('HDEL', key('dst'), id) end
-    call('DEL', key('D:' .. lane))
-    lanes[lane] = nil
   end
   return done
 end

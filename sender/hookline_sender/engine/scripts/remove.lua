@@ -17,12 +17,8 @@ else
 end
 
 local d = lane_state(lane)
-if not d and call('EXISTS', key('dead:' .. lane)) == 0 then
-  call('HDEL', key('dst'), id)
-  return { 'removed', 0 }
-end
 call('HSET', key('dst'), id, '-' .. lane .. tenant)
-call('ZADD', key('gone'), now, lane .. id)
+call('ZADD', key('gone'), d and now or now + 60000, lane .. id)
 if d then
   call('HSET', key('D:' .. lane), 'g', '1')
   d.gone = true
