@@ -217,6 +217,9 @@ class TurnLoop:
             await self._attempts.prepare(answer.tasks)
         except HooklineError as error:  # what has no policy or no destination now is given back
             self._turn_trouble.met(str(error))
+        for delivery_id in answer.unreadable:
+            log.error("%s cannot be delivered: somebody wrote over its envelope in Redis", delivery_id)
+            self._finished.append(Settlement(delivery_id, turn.request.token, Dead("internal_error", 0)))
         clock = RedisClock(answer.now_ms, received, answer.shift_ms)
         for task in answer.tasks:
             policy = self._policies.of(task)

@@ -170,3 +170,13 @@ def test_a_repeated_turn_answers_for_the_lanes_that_can_be_read(damaged: Engine)
     damaged.ask(request)
     damage(damaged, "S:" + damaged.id_of("a")[:22])
     assert keys_of(damaged.ask(request).tasks) == ["b"]
+
+
+@pytest.mark.parametrize("written", [b"\xff" * 40, b"\x00\x01\xfe", b"not ours"])
+def test_an_envelope_that_somebody_wrote_over_holds_up_no_other_task(damaged: Engine, written: bytes) -> None:
+    damaged.publish("a", ONE)
+    damaged.publish("b", ONE)
+    damaged.redis.set(damaged.key("P:" + damaged.id_of("a")[:22]), written)
+    request = damaged.asking()
+    for _ in range(2):
+        assert "b" in keys_of(damaged.ask(request).tasks)

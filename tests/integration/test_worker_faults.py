@@ -143,3 +143,24 @@ def test_a_destination_that_hangs_does_not_hold_up_another(redis_url: str, names
                 return time.monotonic() - begun
 
     assert run(go()) < 2.5
+
+
+def test_an_envelope_that_somebody_wrote_over_is_a_dead_letter_and_stops_nothing(
+    redis_url: str, namespace: str
+) -> None:
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        damaged, whole = await publish(PLAN, deployment, ORDER_PAID, 1, 2)
+        async with Redis.from_url(redis_url) as client:
+            await client.set(f"hookline:{{{namespace}:0}}:P:{damaged[:22]}", b"\xff" * 40)
+        async with (
+            Endpoint() as billing,
+            Worker(PLAN, deployment, environ=environ_of(billing=billing.url)).background(),
+        ):
+            await reached(deployment, whole, State.COMPLETED)
+            await reached(deployment, damaged, State.FAILED)
+        async with records(deployment) as tasks:
+            assert (await tasks.of(damaged)).code == "internal_error"
+
+    run(go())

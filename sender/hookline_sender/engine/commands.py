@@ -227,13 +227,20 @@ def turn(layout: Layout, fingerprint: str, request: TurnRequest) -> Command[Turn
             raise _unbound(layout)
         now, words, tasks, publications, soonest, backlog, shift = raw[1:8]
         bodies: dict[bytes, bytes] = dict(publications)
+        claimed, unreadable = list[ClaimedTask](), list[str]()
+        for task in tasks:
+            try:
+                claimed.append(_claimed(task, bodies[task[0]] or b"", now, request.token))
+            except ValueError:
+                unreadable.append(_text(task[0] + task[1]))
         return TurnAnswer(
             now_ms=now,
-            tasks=tuple(_claimed(task, bodies[task[0]], now, request.token) for task in tasks if bodies[task[0]]),
+            tasks=tuple(claimed),
             settled=tuple(_text(word) for word in words),
             next_due_ms=None if soonest < 0 else soonest,
             backlog=bool(backlog),
             shift_ms=shift,
+            unreadable=tuple(unreadable),
         )
 
     return Command(script("turn"), (layout.meta,), tuple(args), parse)
@@ -241,7 +248,7 @@ def turn(layout: Layout, fingerprint: str, request: TurnRequest) -> Command[Turn
 
 def _claimed(task: list[Any], envelope: bytes, now: int, token: bytes) -> ClaimedTask:
     pid, lane, binding, destination, attempt, fence, deadline, revision, trace, lease, config = task
-    (event, tenant, event_key, content_type), body = unpack_envelope(envelope)
+    (event, tenant, event_key, content_type), body = unpack_envelope(envelope)  # raises ValueError
     return ClaimedTask(
         delivery_id=_text(pid + lane),
         binding=_text(binding),

@@ -12,12 +12,14 @@ def pack_envelope(texts: tuple[str, ...], body: bytes) -> bytes:
 
 
 def unpack_envelope(raw: bytes, count: int = 4) -> tuple[tuple[str, ...], bytes]:
-    """The texts and the body of `pack_envelope`."""
+    """The texts and the body of `pack_envelope`. Raises ValueError when somebody else wrote over it."""
     texts: list[str] = []
     at = 0
     for _ in range(count):
         start = at + _LENGTH
         at = start + int.from_bytes(raw[at:start], "big")
+        if at > len(raw):
+            raise ValueError("not an envelope")
         texts.append(raw[start:at].decode())
     return tuple(texts), raw[at:]
 

@@ -159,7 +159,10 @@ class TurnRequest:
 
 @dataclass(frozen=True, slots=True)
 class TurnAnswer:
-    """`settled` has one word per settlement: completed waiting accepted failed cancelled lost."""
+    """`settled` has one word per settlement: completed waiting accepted failed cancelled lost.
+
+    unreadable: ids of tasks that were claimed as well, whose envelope somebody wrote over or removed.
+    """
 
     now_ms: int
     tasks: tuple[ClaimedTask, ...]
@@ -167,6 +170,7 @@ class TurnAnswer:
     next_due_ms: int | None  # Redis time at which something known may next be claimed; None = nothing waits
     backlog: bool = False  # something was due that did not fit: turn again at once when slots are free
     shift_ms: int = 0  # how far `now_ms` is ahead of Redis' own clock, after that was set back
+    unreadable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
