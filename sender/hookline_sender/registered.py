@@ -7,6 +7,7 @@ claim on, and nothing is read while nothing changes.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from hookline_sender.engine.registry import Found
     from hookline_sender.engine.store import RedisStore
     from hookline_sender.registration import Secrets
+
+_log = logging.getLogger("hookline_sender")
 
 REMEMBERED: Final = 4096
 """Destinations a worker remembers; one takes about a kilobyte."""
@@ -52,8 +55,12 @@ class Registered:
         looked_up = await self._store.run(registry.lookup(self._store.layout, ids))
         for id_, found in zip(ids, looked_up.found, strict=True):
             self._known.pop(id_, None)
-            if found is not None:
+            if found is None:
+                continue
+            try:
                 self._known[id_] = _Known(found, decode_subscription(found.entry.public).profile)
+            except ValueError:
+                _log.error("destination %s cannot be read: somebody wrote over it in Redis", id_)
         for oldest in list(self._known)[: max(0, len(self._known) - REMEMBERED)]:
             del self._known[oldest]
 

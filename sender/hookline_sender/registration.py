@@ -145,9 +145,12 @@ def encode_subscription(destination: Destination) -> str:
 
 
 def decode_subscription(text: str) -> Subscription:
-    """What `encode_subscription` wrote."""
-    parts: dict[str, Any] = json.loads(text)
-    return Subscription(parts["webhook"], tuple(parts["events"]), parts.get("concurrency"), parts.get("profile"))
+    """What `encode_subscription` wrote. Raises ValueError for anything else."""
+    parts: Any = json.loads(text)
+    try:
+        return Subscription(parts["webhook"], tuple(parts["events"]), parts.get("concurrency"), parts.get("profile"))
+    except (AttributeError, KeyError, TypeError):
+        raise ValueError("not a subscription") from None
 
 
 def encode_secrets(secrets: Secrets) -> bytes:

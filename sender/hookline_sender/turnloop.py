@@ -212,11 +212,11 @@ class TurnLoop:
         self._poll_at = received + next_poll(answer, busy=busy, empty_turns=self._empty_turns)
 
     async def _accept(self, turn: _Turn, answer: TurnAnswer, received: float) -> None:
-        try:
-            await self._policies.load(answer.tasks)
-            await self._attempts.prepare(answer.tasks)
-        except HooklineError as error:  # what has no policy or no destination now is given back
-            self._turn_trouble.met(str(error))
+        for read in (self._policies.load, self._attempts.prepare):
+            try:
+                await read(answer.tasks)
+            except Exception as error:  # noqa: BLE001 - only what has no policy or destination now is given back
+                self._turn_trouble.met(str(error) if isinstance(error, HooklineError) else where(error))
         for delivery_id in answer.unreadable:
             log.error("%s cannot be delivered: somebody wrote over its envelope in Redis", delivery_id)
             self._finished.append(Settlement(delivery_id, turn.request.token, Dead("internal_error", 0)))

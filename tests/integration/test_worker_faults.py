@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from redis.asyncio import Redis
 
 from hookline_sender import PlanMismatch, Publisher, WeakDurability, Worker
+from hookline_sender.engine import registry
+from hookline_sender.engine.layout import lane_of
 from hookline_sender.engine.records import State
+from hookline_sender.engine.store import RedisStore
+from hookline_sender.registered import Registered
 from tests.support import run, server
 from tests.support_sender import (
+    TASK,
     Endpoint,
     Order,
     deployment_on,
@@ -162,5 +168,25 @@ def test_an_envelope_that_somebody_wrote_over_is_a_dead_letter_and_stops_nothing
             await reached(deployment, damaged, State.FAILED)
         async with records(deployment) as tasks:
             assert (await tasks.of(damaged)).code == "internal_error"
+
+    run(go())
+
+
+def test_a_registration_that_somebody_wrote_over_takes_no_other_along(redis_url: str, namespace: str) -> None:
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        store = await RedisStore.connect(deployment)
+        await store.bind(PLAN)
+        revision = registry.NO_DESTINATIONS
+        for id_, public in (("a", "[]"), ("b", "{"), ("c", '{"webhook":"billing","events":[]}')):
+            lane = lane_of("billing", id_)
+            draft = registry.Draft(id_, "acme", lane, 5, public, b"sealed", revision)
+            entry = await store.run(registry.register(store.layout, PLAN.fingerprint, draft))
+            revision = str(entry.version)
+        registered = Registered(store, deployment)
+        await registered.load([replace(TASK, destination=id_, config=1) for id_ in "abc"])
+        assert set(registered._known) == {"c"}
+        await store.aclose()
 
     run(go())

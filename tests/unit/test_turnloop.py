@@ -167,6 +167,22 @@ def test_attempts_that_finish_during_a_turn_are_settled_together() -> None:
     run(go())
 
 
+def test_a_bug_while_destinations_are_read_takes_nothing_from_tasks_that_need_none() -> None:
+    class Buggy(Work):
+        async def prepare(self, tasks: Any) -> None:
+            raise KeyError
+
+    async def go() -> None:
+        store, work = Store(3), Buggy()
+        loop = loop_over(store, work)
+        serving = asyncio.create_task(loop.serve())
+        await store.until(lambda: any(turn.settled for turn in store.turns))
+        await stopped(loop, serving)
+        assert work.begun == ["task-0", "task-1", "task-2"]
+
+    run(go())
+
+
 def test_no_more_is_claimed_than_slots_are_free() -> None:
     async def go() -> None:
         store, work = Store(3, 3), Work()
