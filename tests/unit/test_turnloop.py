@@ -228,7 +228,7 @@ def test_a_weak_server_is_settled_to_but_not_claimed_from(caplog: pytest.LogCapt
     assert caplog.text.count("appendfsync=everysec") == 1
 
 
-def test_a_lost_turn_is_asked_for_its_claims_by_a_stopping_worker_and_they_are_given_back() -> None:
+def test_a_lost_turn_is_asked_for_its_claims_by_a_stopping_worker_and_they_are_given_back() -> None:  # cases: A08
     async def go() -> None:
         store, work = Store(RedisUnavailable("gone"), Replayed(3)), Work()
         loop = loop_over(store, work)
