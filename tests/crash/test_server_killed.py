@@ -13,10 +13,10 @@ import pytest
 from redis.asyncio import Redis
 
 from hookline_sender import HooklineError, Publisher
-from tests.support import run, server
+from tests.support import run
 from tests.support_crash import PARCEL_SENT, ROUNDS, Parcel, crash_deployment, crash_plan
 from tests.support_deliveries import WEBHOOKS, delivered_by_a_worker
-from tests.support_receiver import until
+from tests.support_receiver import leg_server, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -63,12 +63,13 @@ async def acknowledged_until_killed(
     return acknowledged
 
 
+@pytest.mark.parametrize("leg", ["redis", "valkey"])
 @pytest.mark.parametrize("moment", [some_time, amid_a_rewrite])
 @pytest.mark.parametrize("_round", range(ROUNDS or 1))
 def test_every_publication_a_killed_server_acknowledged_is_there_and_whole(
-    namespace: str, moment: Callable[[EmbeddedServer], Awaitable[None]], _round: int
+    namespace: str, leg: str, moment: Callable[[EmbeddedServer], Awaitable[None]], _round: int
 ) -> None:
-    with server() as redis:
+    with leg_server(leg) as redis:
         acknowledged = run(acknowledged_until_killed(redis, namespace, moment))
         redis.restart()
         delivered = run(delivered_by_a_worker(redis, namespace), timeout=60)
