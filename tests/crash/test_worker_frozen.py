@@ -59,12 +59,16 @@ def test_a_frozen_worker_sends_nothing_and_changes_nothing_once_its_leases_were_
         finished_by_another(engine, redis_url, endpoint)
         # Some it may have settled before; the others were taken from it, and each outcome it still has is refused.
         taken = sum(engine.inspect(one).attempts > 1 for one in ids)
-        before, bytes_before, refused = tasks(engine), endpoint.bytes_read, engine.counters().get("settle_lost", 0)
+        before, refused = tasks(engine), engine.counters().get("settle_lost", 0)
+        bytes_before, sent_before = endpoint.bytes_read, len(endpoint.of("zombie"))
         endpoint.held.clear()
         zombie.send_signal(signal.SIGCONT)
         eventually(lambda: engine.counters().get("settle_lost", 0) == refused + taken)
         stop(zombie)
-    assert endpoint.bytes_read == bytes_before
+    # Between the last look at a lease and the write of that one request lie microseconds, and it may be frozen in them.
+    late = len(endpoint.of("zombie")) - sent_before
+    assert late <= (0 if held else 1)
+    assert late or endpoint.bytes_read == bytes_before
     assert tasks(engine) == before
     assert faults(engine) == []
 

@@ -138,9 +138,10 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         for start in range(0, len(buffer), _SLICE_BYTES):
             if self._is_over() or self._transport is None:
                 raise httpcore.WriteError
+            piece = bytes(buffer[start : start + _SLICE_BYTES])
             if self.before_write is not None:
-                self.before_write()
-            self._transport.write(bytes(buffer[start : start + _SLICE_BYTES]))
+                self.before_write()  # the last look: nothing else stands between it and the write
+            self._transport.write(piece)
             while self._writing_paused and not self._is_over():
                 if self._received:
                     self._cut = True
