@@ -112,8 +112,7 @@ def _unbound(layout: Layout) -> PlanMismatch:
     )
 
 
-def publish(layout: Layout, request: PublishRequest) -> Command[Published]:
-    """One publication. Its parse raises IdentityConflict, NamespaceFull or PlanMismatch."""
+def _publish_args(request: PublishRequest) -> tuple[Arg, ...]:
     aggregate = b"\0" * 8
     if request.aggregate is not None:
         aggregate = hashlib.blake2b(request.aggregate[0].encode(), digest_size=8).digest()
@@ -136,6 +135,11 @@ def publish(layout: Layout, request: PublishRequest) -> Command[Published]:
         ordered = "1" if target.ordered else "0"
         args += [target.lane, target.binding, target.destination, ordered, target.deadline_ms, cap]
         args += [target.config, "1" if target.paused else "0"]
+    return tuple(args)
+
+
+def publish(layout: Layout, request: PublishRequest) -> Command[Published]:
+    """One publication. Its parse raises IdentityConflict, NamespaceFull, StaleRegistry or PlanMismatch."""
 
     def parse(raw: list[Any]) -> Published:
         match raw[0]:
@@ -164,7 +168,7 @@ def publish(layout: Layout, request: PublishRequest) -> Command[Published]:
             case _:
                 raise _unbound(layout)
 
-    return Command(script("publish"), (layout.meta,), tuple(args), parse)
+    return Command(script("publish"), (layout.meta,), _publish_args(request), parse)
 
 
 def _crowded(destination: str, setting: str, *, held: int, limit: int) -> NamespaceFull:
