@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, get_args
 
+from hookline_sender.engine.address import is_address
 from hookline_sender.errors import InvalidDeployment, NotGranted
 from hookline_shared.durability import Durability
 
@@ -81,8 +82,7 @@ class Deployment:
     def __post_init__(self) -> None:
         object.__setattr__(self, "destinations", MappingProxyType(dict(self.destinations)))
         object.__setattr__(self, "grants", _checked_grants(self.grants))
-        if not self.redis_url.startswith(_SCHEMES):
-            raise InvalidDeployment(f"redis_url does not start with any of {', '.join(_SCHEMES)}")
+        _check_address(self.redis_url)
         if not _NAMESPACE.fullmatch(self.namespace):
             raise InvalidDeployment(f"namespace={self.namespace!r}: use 1-64 of a-z, 0-9 and -")
         if self.durability not in get_args(Durability):
@@ -171,6 +171,16 @@ def default_ref(webhook: str) -> DestinationRef:
     """
     stem = f"HOOKLINE_WEBHOOK_{webhook.upper().replace('-', '_')}"
     return DestinationRef(f"{stem}_URL", f"{stem}_KEY")
+
+
+def _check_address(redis_url: object) -> None:
+    if not isinstance(redis_url, str) or not redis_url.startswith(_SCHEMES):
+        raise InvalidDeployment(f"redis_url does not start with any of {', '.join(_SCHEMES)}")
+    if not is_address(redis_url):
+        raise InvalidDeployment(
+            "redis_url (HOOKLINE_REDIS_URL, else REDIS_URL) cannot be read: in its user and password / ? # and % are "
+            "written %2F %3F %23 and %25, its port is 0-65535, and behind its ? stand options of redis-py only"
+        )
 
 
 def _checked_grants(grants: Iterable[str]) -> frozenset[str]:

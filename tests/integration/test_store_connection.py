@@ -15,6 +15,7 @@ from hookline_sender.deployment import Deployment
 from hookline_sender.engine import commands
 from hookline_sender.engine.records import DeliveryRecord, Published, State
 from hookline_sender.engine.store import RedisStore
+from hookline_sender.engine.sync_store import SyncStore
 from hookline_sender.errors import IdentityConflict, RedisUnavailable, UnknownDelivery
 from tests.support import eventually, run, server
 from tests.support_engine import OK, Engine, Lane, settlements, untyped_client
@@ -44,6 +45,22 @@ async def opened(engine: Engine, url: str, **options: Any) -> AsyncGenerator[Red
         yield store
     finally:
         await store.aclose()
+
+
+@pytest.mark.parametrize("options", ["decode_responses=true", "protocol=3", "retry_on_timeout=true&socket_timeout=1"])
+def test_what_a_url_asks_of_redis_py_changes_no_reply(
+    builder: Engine, any_server: EmbeddedServer, options: str
+) -> None:
+    url = any_server.url + ("&" if "?" in any_server.url else "?") + options
+
+    async def go() -> None:
+        async with opened(builder, url) as store:
+            assert not (await store.run(publish(builder, "1"))).duplicate
+        other = SyncStore.connect(Deployment(url, namespace=builder.layout.namespace))
+        assert other.run(publish(builder, "1")).duplicate
+        other.close()
+
+    run(go())
 
 
 def publish(engine: Engine, key: str, **changes: Any) -> commands.Command[Published]:

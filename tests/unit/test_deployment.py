@@ -110,6 +110,17 @@ def test_the_redis_url_is_in_no_repr_and_no_error() -> None:
 
 
 @pytest.mark.parametrize(
+    "url",
+    ["redis://:hush/x@h", "redis://u:hush#x@h:1", "redis://:hush?x@h", "redis://:hush@[::1", "rediss://h?hush=1"],
+)
+def test_a_redis_url_that_cannot_be_read_is_refused_unshown(url: str) -> None:
+    with pytest.raises(InvalidDeployment, match="HOOKLINE_REDIS_URL") as caught:
+        Deployment.from_env(plan(), {"REDIS_URL": url})
+    assert "hush" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
     ("grants", "grant"),
     [
         ({"publish:order.paid"}, "publish:order.paid"),

@@ -15,6 +15,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 
+from hookline_sender.engine.address import insist
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 def connection_pool(url: str, **settings: object) -> ConnectionPool:
     """Connections with redis-py's own retries off. Raises ValueError for a URL that is none."""
     untyped: Any = ConnectionPool
-    pool: ConnectionPool = untyped.from_url(url, retry=Retry(NoBackoff(), 0), protocol=2, **settings)
+    pool: ConnectionPool = insist(untyped.from_url(url), retry=Retry(NoBackoff(), 0), **settings)
     return pool
 
 

@@ -15,6 +15,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 from redis.retry import Retry
 
+from hookline_sender.engine.address import insist
 from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
@@ -33,8 +34,11 @@ class SyncLink:
     def __init__(self, url: str, *, timeout: float = 5.0) -> None:
         untyped: Any = ConnectionPool
         # Only to read the URL: a pool counts the connections it made and never forgets one.
-        self._pool = untyped.from_url(
-            url, retry=Retry(NoBackoff(), 0), protocol=2, socket_timeout=timeout, socket_connect_timeout=timeout
+        self._pool = insist(
+            untyped.from_url(url),
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=timeout,
+            socket_connect_timeout=timeout,
         )
         self._connection: Any = None  # redis-py's own has no types
         self._busy = threading.RLock()  # a signal's handler may publish in the middle of this thread's exchange
