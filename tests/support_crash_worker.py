@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import json
 import os
-import select
 import signal
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -109,10 +109,17 @@ def say(line: str) -> None:
 
 def next_line(process: subprocess.Popen[str], limit: float = 30) -> str:
     """What the process says next; it says little, and each line at once."""
-    assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], limit)
-    assert ready, f"nothing said in {limit:g} s"
-    return process.stdout.readline().strip()
+    said = list[str]()
+
+    def read() -> None:
+        assert process.stdout is not None
+        said.append(process.stdout.readline())
+
+    reader = threading.Thread(target=read, daemon=True)  # a line may already be in the pipe's buffer, unseen by select
+    reader.start()
+    reader.join(limit)
+    assert said, f"nothing said in {limit:g} s"
+    return said[0].strip()
 
 
 def stop(process: subprocess.Popen[str], limit: float = 20) -> None:
