@@ -135,7 +135,7 @@ def test_an_emptied_server_is_worked_on_again_once_somebody_binds_the_plan(names
 
 
 def test_a_destination_that_hangs_does_not_hold_up_another(redis_url: str, namespace: str) -> None:  # cases: A20
-    plan, order_paid = shop("hangs", "works", policy=impatient(timeout=3.0, backoff=60.0, max_backoff=60.0))
+    plan, order_paid = shop("hangs", "works", policy=impatient(timeout=20.0))
     deployment = deployment_on(redis_url, namespace)
 
     async def go() -> float:
@@ -146,9 +146,10 @@ def test_a_destination_that_hangs_does_not_hold_up_another(redis_url: str, names
             async with Worker(plan, deployment, concurrency=10, environ=environ).background():
                 begun = time.monotonic()
                 await works.received(10)
+                hangs.gate.set()  # or the worker would wait for its attempts
                 return time.monotonic() - begun
 
-    assert run(go()) < 2.5
+    assert run(go()) < 10
 
 
 def test_an_envelope_that_somebody_wrote_over_is_a_dead_letter_and_stops_nothing(
