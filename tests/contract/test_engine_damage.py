@@ -180,3 +180,15 @@ def test_an_envelope_that_somebody_wrote_over_holds_up_no_other_task(damaged: En
     request = damaged.asking()
     for _ in range(2):
         assert "b" in keys_of(damaged.ask(request).tasks)
+
+
+def test_a_repeated_turn_tells_what_can_no_longer_be_read_and_returns_the_rest(damaged: Engine) -> None:
+    for key in ("a", "b"):
+        damaged.publish(key, ONE)
+    request = damaged.asking()
+    damaged.ask(request)
+    name = damaged.key("P:" + damaged.id_of("a", ONE)[:22])
+    damaged.redis.delete(name)
+    damaged.redis.hset(name, "not", "ours")
+    answer = damaged.ask(request)
+    assert (keys_of(answer.tasks), answer.unreadable) == (["b"], (damaged.id_of("a", ONE),))

@@ -66,7 +66,8 @@ local function reply(words, tasks)
                       t.traceparent or '', t.lease, d.config }
     if not seen[t.pid] then
       seen[t.pid] = true
-      bodies[#bodies + 1] = { t.pid, call('GET', key('P:' .. t.pid)) }
+      local body = redis.pcall('GET', key('P:' .. t.pid))
+      bodies[#bodies + 1] = { t.pid, type(body) == 'string' and body }
     end
   end
   local soonest = outlook()
