@@ -17,7 +17,7 @@ from hookline_sender.engine.records import DeliveryRecord, Published, State
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.engine.sync_store import SyncStore
 from hookline_sender.errors import IdentityConflict, RedisUnavailable, UnknownDelivery
-from tests.support import eventually, run, server
+from tests.support import eventually, python, run, server
 from tests.support_engine import OK, Engine, Lane, settlements, untyped_client
 
 if TYPE_CHECKING:
@@ -59,6 +59,42 @@ def test_what_a_url_asks_of_redis_py_changes_no_reply(
         other = SyncStore.connect(Deployment(url, namespace=builder.layout.namespace))
         assert other.run(publish(builder, "1")).duplicate
         other.close()
+
+    run(go())
+
+
+WITHOUT_HIREDIS = """
+import asyncio, sys
+sys.modules["hiredis"] = None
+from hookline_sender import Deployment, RedisUnavailable
+from hookline_sender.engine.store import RedisStore
+from hookline_sender.engine.sync_store import SyncStore
+deployment = Deployment(sys.argv[1], namespace="shop", durability="asserted")
+for connect in (SyncStore.connect, lambda to: asyncio.run(RedisStore.connect(to))):
+    try:
+        connect(deployment)
+    except RedisUnavailable:
+        print("unavailable")
+"""
+
+
+NONSENSE = {"http": b"HTTP/1.1 400 Bad\r\n\r\n", "number": b":x\r\n", "size": b"$x\r\n", "depth": b"*1\r\n" * 5000}
+
+
+@pytest.mark.parametrize("reply", NONSENSE.values(), ids=NONSENSE.keys())
+def test_what_is_no_reply_of_redis_is_an_outage(reply: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1 << 16)
+        writer.write(reply)
+        await writer.drain()
+        writer.close()
+
+    async def go() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as nonsense:
+            url = f"redis://127.0.0.1:{nonsense.sockets[0].getsockname()[1]}"
+            with python("-c", WITHOUT_HIREDIS, url) as told:
+                said, _ = await asyncio.to_thread(told.communicate, timeout=25)
+            assert said == "unavailable\nunavailable\n"
 
     run(go())
 

@@ -15,7 +15,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 
-from hookline_sender.engine.address import insist
+from hookline_sender.engine.address import pool_of, replies_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
 
 def connection_pool(url: str, **settings: object) -> ConnectionPool:
-    """Connections with redis-py's own retries off. Raises ValueError for a URL that is none."""
-    untyped: Any = ConnectionPool
-    pool: ConnectionPool = insist(untyped.from_url(url), retry=Retry(NoBackoff(), 0), **settings)
+    """Connections with redis-py's own retries off."""
+    pool: ConnectionPool = pool_of(ConnectionPool, url, retry=Retry(NoBackoff(), 0), **settings)
     return pool
 
 
@@ -83,17 +82,20 @@ class Link:
     ) -> list[Reply | ResponseError]:
         # The timeout is ours and not redis-py's, which before Python 3.12 writes from a task of its own: after all that
         # the event loop has to do first, for a worker the posts of a whole batch, while Redis has nothing to do.
-        async with asyncio.timeout(self._timeout):
-            await connection.send_packed_command(packed(commands))
-            return [await _reply(connection) for _ in commands]
+        ours = packed(commands)
+        with replies_only():
+            async with asyncio.timeout(self._timeout):
+                await connection.send_packed_command(ours)
+                return [await _reply(connection) for _ in commands]
 
     async def _connect(self) -> AbstractConnection:
         make: Any = self._pool.make_connection  # typed in some releases of redis-py only
         connection: AbstractConnection = make()
         connect: Any = connection.connect
         try:
-            async with asyncio.timeout(self._timeout):
-                await connect()
+            with replies_only():
+                async with asyncio.timeout(self._timeout):
+                    await connect()
         except BaseException:
             await connection.disconnect(nowait=True)
             raise

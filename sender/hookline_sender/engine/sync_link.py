@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 from redis.retry import Retry
 
-from hookline_sender.engine.address import insist
+from hookline_sender.engine.address import pool_of, replies_only
 from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
@@ -28,14 +28,13 @@ class SyncLink:
     """A connection made when it is needed. `timeout` in seconds bounds connecting and each reply.
 
     `generation` grows when a connection is made and when it is dropped: the next one may lead to another server.
-    Raises ValueError for a URL that is none.
     """
 
     def __init__(self, url: str, *, timeout: float = 5.0) -> None:
-        untyped: Any = ConnectionPool
         # Only to read the URL: a pool counts the connections it made and never forgets one.
-        self._pool = insist(
-            untyped.from_url(url),
+        self._pool = pool_of(
+            ConnectionPool,
+            url,
             retry=Retry(NoBackoff(), 0),
             socket_timeout=timeout,
             socket_connect_timeout=timeout,
@@ -58,8 +57,10 @@ class SyncLink:
             if connection is None:
                 connection = self._connect()
             try:
-                connection.send_packed_command(connection.pack_commands(commands))
-                replies = [_reply(connection) for _ in commands]
+                ours = connection.pack_commands(commands)
+                with replies_only():
+                    connection.send_packed_command(ours)
+                    replies = [_reply(connection) for _ in commands]
             except BaseException:
                 self.generation += 1
                 connection.disconnect()
@@ -93,7 +94,8 @@ class SyncLink:
     def _connect(self) -> Any:  # noqa: ANN401
         connection = self._pool.connection_class(**self._pool.connection_kwargs)
         try:
-            connection.connect()
+            with replies_only():
+                connection.connect()
         except BaseException:
             connection.disconnect()
             raise

@@ -9,6 +9,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from hookline_sender.engine.address import replies_only
 from hookline_sender.engine.link import connection_pool
 
 _RECONNECT = 1.0  # seconds between attempts to subscribe again
@@ -43,7 +44,7 @@ class WakeUps:
 
     async def _listen(self) -> None:
         while True:
-            with contextlib.suppress(RedisError, OSError):
+            with contextlib.suppress(RedisError, OSError), replies_only():
                 await self._hear()
             await asyncio.sleep(_RECONNECT)
 
