@@ -121,7 +121,9 @@ class Attempts:
         sent = _Sent(claim.believed_until)
         try:
             return await self._post(claim, started, begun, sent)
-        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - one attempt must not end the worker
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - one attempt must not end the worker, nor end without an outcome
             return _failed(error, claim.task.delivery_id, sent=bool(sent), duration_ms=_milliseconds_since(started))
 
     async def _post(self, claim: Claim, started: float, begun: float, sent: _Sent) -> Outcome:
@@ -137,7 +139,8 @@ class Attempts:
             policy=claim.policy,
             started=begun,  # so that no hold-up since the belief was asked makes the attempt outlast it
             on_sent=sent,
-            name_event=event is not None and event.body != "event",
+            # Of an event that only a newer or an older plan has, nobody here knows whether its body says the name.
+            name_event=event is None or event.body != "event",
         )
 
     def _resolved(self, task: ClaimedTask, now_ms: int) -> ResolvedDestination:

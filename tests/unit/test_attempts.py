@@ -16,7 +16,7 @@ from tests.support import run
 from tests.support_sender import REDIS_MS, TASK, deployment_on, environ_of, impatient, shop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 NOW = 1000.0  # monotonic
 
@@ -74,13 +74,13 @@ class Transport:
     """Calls `act` with the hook for the first byte, then answers 204."""
 
     def __init__(self, act: Callable[[Callable[[], None]], object]) -> None:
-        self._act, self.deadlines = act, list[float]()
+        self._act, self.deadlines, self.sent = act, list[float](), dict[bytes, bytes]()
         self.posting = asyncio.Event()
 
     async def post(
         self,
         url: str,
-        headers: object,
+        headers: Sequence[tuple[bytes, bytes]],
         body: bytes,
         *,
         deadline: float,
@@ -89,6 +89,7 @@ class Transport:
     ) -> WireResponse:
         assert on_sent is not None
         self.deadlines.append(deadline)
+        self.sent = dict(headers)
         self._act(on_sent)
         self.posting.set()
         await asyncio.sleep(0)
@@ -112,6 +113,29 @@ def test_an_attempt_has_its_timeout_and_is_delivered() -> None:
         assert transport.deadlines[0] == pytest.approx(now + 10.0, abs=0.5)
 
     run(go())
+
+
+@pytest.mark.parametrize(("event", "named"), [("order.paid", None), ("order.added-by-a-newer-plan", True)])
+def test_an_event_the_plan_does_not_have_is_named_in_case_its_body_does_not(event: str, *, named: bool | None) -> None:
+    async def go() -> None:
+        transport = Transport(lambda on_sent: on_sent())
+        await attempts_over(transport).make(claim(time.monotonic(), event=event))
+        assert transport.sent.get(b"x-axiom-event") == (event.encode() if named else None)
+
+    run(go())
+
+
+class Exit(BaseException):
+    """Not an Exception, as what test runners and other event loops raise."""
+
+
+@pytest.mark.parametrize("error", [Exit, asyncio.CancelledError, RecursionError, BaseExceptionGroup("", [Exit()])])
+def test_whatever_a_transport_raises_is_an_outcome(error: BaseException) -> None:
+    def act(on_sent: Callable[[], None]) -> None:
+        on_sent()
+        raise error
+
+    assert isinstance(run(attempts_over(Transport(act)).make(claim(time.monotonic()))), Retry)
 
 
 def test_no_byte_leaves_when_the_loop_was_blocked_past_the_belief() -> None:  # cases: A68
