@@ -19,17 +19,18 @@ from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
 from random import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hookline_sender.attempts import Claim, RedisClock, settlement, where
 from hookline_sender.engine import commands
 from hookline_sender.engine.records import Dead, Outcome, Released, Settlement, TurnAnswer, TurnRequest
 from hookline_sender.errors import PlanMismatch, RedisUnavailable
+from hookline_sender.trouble import Trouble
 from hookline_sender.turning import BATCH, View, backoff, next_poll, pause, share
 from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from hookline_sender.attempts import Attempts
     from hookline_sender.engine.layout import Layout
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+R = TypeVar("R")
+
 SETTLE_LIMIT = 5.0  # seconds a stopping worker goes on trying to settle after its grace
 LISTEN = 60.0  # seconds of one wait for wake-ups; the polls do not depend on it
 
@@ -48,23 +51,6 @@ LISTEN = 60.0  # seconds of one wait for wake-ups; the polls do not depend on it
 class _Turn:
     request: TurnRequest
     sent: float
-
-
-class _Trouble:
-    """Something that lasts: logged when it begins, changes and ends, not every time it is met."""
-
-    def __init__(self, over: str) -> None:
-        self._over, self._text = over, ""
-
-    def met(self, text: str) -> None:
-        if text != self._text:
-            log.warning("%s", text)
-        self._text = text
-
-    def gone(self) -> None:
-        if self._text:
-            log.info("%s", self._over)
-        self._text = ""
 
 
 class TurnLoop:
@@ -88,13 +74,13 @@ class TurnLoop:
         self._running: dict[asyncio.Task[Outcome], Claim] = {}
         self._finished: deque[Settlement] = deque()
         self._pending: _Turn | None = None
-        self._turn_limit: asyncio.Timeout | None = None
+        self._limit: asyncio.Timeout | None = None
         self._bell = asyncio.Event()
         self._stopping = self._woken = self._backlog = False
         self._last_turn = self._poll_at = self._retry_at = 0.0
         self._failures = self._empty_turns = 0
-        self._turn_trouble = _Trouble("turns get through again")
-        self._claim_trouble = _Trouble("claiming goes on")
+        self._turn_trouble = Trouble("turns get through again")
+        self._claim_trouble = Trouble("claiming goes on")
 
     async def serve(self) -> None:
         """Work until `stop` is called, then drain. Cancelling this interrupts the attempts and settles nothing."""
@@ -120,14 +106,16 @@ class TurnLoop:
 
     def stop(self) -> None:
         """Claim nothing more and begin to drain. Safe to call twice."""
-        if not self._stopping and self._turn_limit is not None:
-            self._turn_limit.reschedule(asyncio.get_running_loop().time() + SETTLE_LIMIT)
+        if not self._stopping and self._limit is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time() + SETTLE_LIMIT)
         self._stopping = True
         self._bell.set()
 
     async def _step(self) -> None:
         self._bell.clear()
         free = await self._free_slots()
+        if self._stopping:
+            return
         now = time.monotonic()
         if now < self._retry_at:
             await self._rest(self._retry_at - now)
@@ -182,20 +170,26 @@ class TurnLoop:
         self._pending = turn
         self._last_turn = time.monotonic()
         self._woken = self._woken and not turn.request.slots
+        command = commands.turn(self._layout, self._asker.fingerprint, turn.request)
         try:
-            async with asyncio.timeout(None) as self._turn_limit:
-                answer = await self._store.run(commands.turn(self._layout, self._asker.fingerprint, turn.request))
+            answer = await self._answered(self._store.run(command))
         except PlanMismatch:  # it has settled, and will never claim
             self._pending = None
             raise
-        except TimeoutError:
-            raise RedisUnavailable("Redis did not answer the last turn of a stopping worker") from None
-        finally:
-            self._turn_limit = None
         self._pending = None
         received = time.monotonic()
         self._look_ahead(turn.request, answer, received)
         await self._accept(turn, answer, received)
+
+    async def _answered(self, asking: Coroutine[Any, Any, R]) -> R:
+        """What Redis says; a worker that is to stop does not wait for it as long as one that works on."""
+        try:
+            async with asyncio.timeout(SETTLE_LIMIT if self._stopping else None) as self._limit:
+                return await asking
+        except TimeoutError:
+            raise RedisUnavailable("Redis did not answer a stopping worker") from None
+        finally:
+            self._limit = None
 
     def _new_turn(self, free: int, most: int) -> _Turn:
         batch = [self._finished.popleft() for _ in range(min(most, len(self._finished)))]
@@ -214,7 +208,7 @@ class TurnLoop:
     async def _accept(self, turn: _Turn, answer: TurnAnswer, received: float) -> None:
         for read in (self._policies.load, self._attempts.prepare):
             try:
-                await read(answer.tasks)
+                await self._answered(read(answer.tasks))
             except Exception as error:  # noqa: BLE001 - only what has no policy or destination now is given back
                 self._turn_trouble.met(str(error) if isinstance(error, HooklineError) else where(error))
         for delivery_id in answer.unreadable:
@@ -251,7 +245,7 @@ class TurnLoop:
 
     async def _free_slots(self) -> int:
         try:
-            await self._store.ready()
+            await self._answered(self._store.ready())
         except HooklineError as error:
             self._claim_trouble.met(f"claiming has stopped: {error}")
             return 0

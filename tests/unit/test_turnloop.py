@@ -280,20 +280,41 @@ def test_stopping_gives_up_on_a_server_that_stays_away(
     assert "stopped while Redis was away" in caplog.text
 
 
-def test_a_turn_that_hangs_does_not_keep_a_worker_from_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
+class Silent(Store):
+    """Hands out one task, and from then on does not answer what is named."""
+
+    def __init__(self, *silent: str) -> None:
+        super().__init__(1)
+        self.silent, self.asked_in_vain = silent, asyncio.Event()
+
+    async def run(self, command: Any) -> TurnAnswer:
+        await self._answer("turn")
+        return await super().run(command)
+
+    async def ready(self) -> None:
+        await self._answer("ready")
+
+    async def prepare(self, tasks: Any) -> None:
+        await self._answer("prepare")
+
+    async def _answer(self, what: str) -> None:
+        if what in self.silent and self.turns:
+            self.asked_in_vain.set()
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("what", ["turn", "ready", "prepare"])
+def test_a_server_that_falls_silent_does_not_keep_a_worker_from_stopping(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hookline_sender.turnloop.SETTLE_LIMIT", 0.1)
 
-    class Silent(Store):
-        async def run(self, command: Any) -> TurnAnswer:
-            await super().run(command)
-            await asyncio.Event().wait()
-            raise AssertionError
-
     async def go() -> None:
-        store = Silent()
-        loop = loop_over(store, Work())
+        store, work = Silent(what), Work()
+        monkeypatch.setattr(work, "prepare", store.prepare)
+        loop = loop_over(store, work)
         serving = asyncio.create_task(loop.serve())
-        await store.until(lambda: store.turns)
+        await store.asked_in_vain.wait()
         async with asyncio.timeout(3):
             await stopped(loop, serving)
 
