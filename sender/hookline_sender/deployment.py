@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, get_args
 
-from hookline_sender.engine.address import is_address
 from hookline_sender.errors import InvalidDeployment, NotGranted
 from hookline_shared.durability import Durability
 
@@ -175,7 +174,14 @@ def default_ref(webhook: str) -> DestinationRef:
 
 def _check_address(redis_url: object) -> None:
     if not isinstance(redis_url, str) or not redis_url.startswith(_SCHEMES):
-        raise InvalidDeployment(f"redis_url does not start with any of {', '.join(_SCHEMES)}")
+        raise InvalidDeployment(
+            f"redis_url (HOOKLINE_REDIS_URL, else REDIS_URL) does not start with any of {', '.join(_SCHEMES)}: "
+            "export HOOKLINE_REDIS_URL=redis://127.0.0.1:6379/0"
+        )
+    try:
+        from hookline_sender.engine.address import is_address  # noqa: PLC0415 - declarations need no redis
+    except ModuleNotFoundError:  # nothing that could connect is installed here either
+        return
     if not is_address(redis_url):
         raise InvalidDeployment(
             "redis_url (HOOKLINE_REDIS_URL, else REDIS_URL) cannot be read: in its user and password / ? # and % are "
