@@ -134,7 +134,7 @@ def _encode(event: EventType[Any] | str, payload: BaseModel | Mapping[str, Any],
         declared = event if isinstance(event, EventType) else EventType(event, type(payload))
         return encode_event(declared, payload, event_id=event_id, occurred_at=now)
     if isinstance(event, EventType):
-        message = f'"{event.name}" takes a {event.model.__name__}; a plain mapping goes with the event\'s name'
+        message = f'"{event.name}" takes {event.model.__name__}; a plain mapping goes with the event\'s name'
         raise InvalidEventType(message)
     fields = {"event_id": event_id, "type": event, "schema_version": "1", "occurred_at": now, "data": dict(payload)}
     return json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()

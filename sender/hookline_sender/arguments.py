@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, overloa
 from pydantic import BaseModel
 
 from hookline_sender.errors import InvalidPayload
+from hookline_shared.event import EventType
+from hookline_shared.raw import RawEventType
 
 if TYPE_CHECKING:
-    from hookline_shared.event import EventType
-    from hookline_shared.raw import AnyEventType, RawEventType
+    from hookline_shared.raw import AnyEventType
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -100,6 +101,11 @@ class Publish:
 
 
 def _fill(made: Publish, event: AnyEventType, payload: BaseModel | bytes | None, *, options: Options) -> None:
+    given: object = event  # callers without a type checker
+    if not isinstance(given, EventType | RawEventType):
+        raise InvalidPayload(
+            f"publish takes what plan.event(…) returned, and the first argument is {type(given).__name__}"
+        )
     for name, value in (("event", event), ("payload", payload), ("options", options)):
         object.__setattr__(made, name, value)
 

@@ -163,6 +163,9 @@ class Plan:
             raise InvalidPlan(f'the plan already has an event "{event}": use the one it returned')
 
     def _adopt(self, event_type: AnyEventType) -> None:
+        given: object = event_type  # callers without a type checker
+        if not isinstance(given, EventType | RawEventType):
+            raise InvalidPlan(f"a webhook takes what plan.event(…) returned, and was given {type(given).__name__}")
         known = self._events.setdefault(event_type.name, event_type)
         if known is not event_type and known != event_type:
             raise InvalidPlan(f'the plan already has another event "{event_type.name}": names are unique in a plan')

@@ -197,7 +197,7 @@ def _encode_head(event_type: EventType[Any], head: dict[str, object]) -> bytes:
 def _encode_payload(event_type: EventType[M], payload: M) -> bytes:
     if not isinstance(payload, event_type.model):
         wanted, given = event_type.model.__name__, type(payload).__name__
-        message = f'"{event_type.name}" takes a {wanted}, not a {given}: publish {wanted}(…)'
+        message = f'"{event_type.name}" takes {wanted}, not {given}: publish {wanted}(…)'
         raise InvalidEvent(message, reason="bad_argument")
     encoded, finite = b"", True
     with suppress(ValueError, RecursionError):  # pydantic's errors are ValueErrors and quote the payload

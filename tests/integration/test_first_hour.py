@@ -245,8 +245,14 @@ def test_the_publisher_is_not_open(environ: dict[str, str]) -> None:
 @pytest.mark.parametrize("payload", [{"order_id": "42"}, "42", b"42"])
 def test_the_payload_is_of_another_type(environ: dict[str, str], payload: object) -> None:
     text = publishing(environ, PAID, payload, id="42")
-    assert text.startswith(f'"order.paid" takes a OrderPaid, not a {type(payload).__name__}')
+    assert text.startswith(f'"order.paid" takes OrderPaid, not {type(payload).__name__}')
     assert "publish OrderPaid(…)" in text
+
+
+@pytest.mark.parametrize("event", ["order.paid", OrderPaid])
+def test_the_event_is_named_instead_of_given(environ: dict[str, str], event: Any) -> None:
+    assert "takes what plan.event(…) returned" in publishing(environ, event, ORDER, id="42")
+    assert "takes what plan.event(…) returned" in complaint(lambda: Plan("shop").webhook("billing", event))
 
 
 def test_the_payload_is_missing(environ: dict[str, str]) -> None:

@@ -175,7 +175,7 @@ def test_a_payload_that_contains_itself_is_refused() -> None:
 
 
 def test_a_payload_of_another_model_is_refused() -> None:
-    with pytest.raises(InvalidEvent, match="takes a OrderPaid, not a Anything") as caught:
+    with pytest.raises(InvalidEvent, match="takes OrderPaid, not Anything") as caught:
         encode(ORDER_PAID, Anything())
     assert caught.value.reason == "bad_argument"
 
