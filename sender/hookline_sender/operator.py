@@ -121,7 +121,10 @@ class Operator:
         """
         asked = self._question(state, limit, code, tenant)
         if asked.state is State.ACCEPTED and not binding:
-            raise InvalidQuestion(f'state="{state}" is listed of one destination: add binding= (and destination=)')
+            raise InvalidQuestion(
+                f'state="{state}" is listed of one destination: name its binding, '
+                "and the destination where it has another name"
+            )
         lane = lane_of(binding, destination or binding) if binding and (destination or asked.state in _PENDING) else ""
         asked = replace(asked, lane=lane, binding=binding, destination="" if lane else destination)
         asked = replace(

@@ -114,7 +114,8 @@ def test_an_id_that_begins_with_a_dash_needs_no_care(shell: Shell) -> None:
     [
         (["inspect", "x" * 38], 1, "no delivery"),
         (["inspect", "short"], 1, "is not a delivery id"),
-        (["list", "--state", "waiting"], 1, "add binding="),
+        (["list", "--state", "waiting"], 1, "name its binding"),
+        (["list", "--dead", "--state", "running"], 2, "--dead is the same as --state failed"),
         (["list", "--since", "yesterday"], 2, "--since 'yesterday'"),
         (["redrive", "x" * 38, "--request-id", "two words"], 1, "request_id must be"),
     ],

@@ -254,7 +254,7 @@ def test_lists_are_filtered_by_time_and_ended_deliveries_keep_their_names(redis_
         ({"limit": 0}, "limit=0"),
         ({"limit": 1001}, "limit=1001"),
         ({"code": "nonsense"}, "code='nonsense'"),
-        ({"state": "waiting"}, "add binding="),
+        ({"state": "waiting"}, "name its binding"),
         ({"state": "completed", "tenant": "acme"}, "leave out tenant="),
         ({"since": datetime(2026, 1, 1)}, "since is a datetime with a time zone"),  # noqa: DTZ001 - what is refused
     ],

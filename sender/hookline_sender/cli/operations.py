@@ -58,6 +58,8 @@ def list_(
     json: AsJson = False,
 ) -> None:
     """List deliveries in one state, newest first; without options the dead letters."""
+    if dead and state != "failed":
+        raise typer.BadParameter(f"--dead is the same as --state failed: leave out it or --state {state}")
     bounds = {"since": _moment("--since", since), "until": _moment("--until", until)}
     found = _operated(
         plan,

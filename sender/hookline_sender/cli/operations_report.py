@@ -37,7 +37,7 @@ def details(record: DeliveryRecord) -> str:
         ("deadline", _time(record.deadline_ms) if record.state < State.COMPLETED else ""),
         ("failed", _time(record.failed_at_ms)),
         ("attempts", str(record.attempts)),
-        ("last failure", f"{record.code} {record.status or ''}".strip()),
+        ("last result", f"{record.code} {record.status or ''}".strip()),
         ("traceparent", record.traceparent),
     ]
     lines = [f"{name + ':':<14}{text}" for name, text in facts if text]
