@@ -15,6 +15,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from hookline_sender.errors import RedisUnavailable
 from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
@@ -68,7 +69,10 @@ class Coalescer(Generic[C, R]):
         return await call.answer
 
     async def aclose(self) -> None:
-        """Take no more calls and return when those already taken have their answer. Safe to call twice."""
+        """Take no more calls and return when those already taken have their answer. Safe to call twice.
+
+        Cancelling this ends the round trip in flight; whoever waits gets RedisUnavailable.
+        """
         self._closed = True
         if self._pump is not None:
             await self._pump
@@ -85,8 +89,7 @@ class Coalescer(Generic[C, R]):
                 await self._exchange(unanswered)
         finally:
             self._pump = None
-            _cancel(unanswered)
-            _cancel(self._waiting)
+            _abandon([*unanswered, *self._waiting])
 
     async def _exchange(self, batch: Sequence[Call[C, R]]) -> None:
         answers: Sequence[R | Exception]
@@ -127,6 +130,13 @@ def take(waiting: deque[Call[C, R]], most: int = MAX_CALLS) -> list[Call[C, R]]:
     return batch
 
 
-def _cancel(calls: Sequence[Call[C, R]] | deque[Call[C, R]]) -> None:
+def _abandon(calls: Sequence[Call[C, R]]) -> None:
+    """Tell callers that nobody will answer. Not by a cancellation: a task group takes that for a quiet end."""
     for call in calls:
-        call.answer.cancel()
+        if not call.answer.done():
+            call.answer.set_exception(
+                RedisUnavailable(
+                    "the publisher was stopped before Redis answered, so it is open whether this was published: "
+                    "publish it again with the same id, which is always safe"
+                )
+            )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender.batching import MAX_BYTES, Call, Coalescer, share, take
+from hookline_sender.errors import RedisUnavailable
 from hookline_shared.errors import HooklineError
 from tests.support import run
 
@@ -138,6 +139,23 @@ def test_closing_answers_what_was_asked_and_takes_no_more() -> None:
         assert await asked == 1
         with pytest.raises(HooklineError, match="closed"):
             await calls.submit(2, 1)
+
+    run(go())
+
+
+def test_callers_are_told_when_closing_is_cut_short_and_not_cancelled_with_it() -> None:
+    async def go() -> None:
+        wire = Wire()
+        wire.gate.clear()
+        calls: Coalescer[int, int] = Coalescer(wire.send)
+        asked = [asyncio.create_task(calls.submit(n, 1)) for n in range(100)]
+        await wire.sending.wait()
+        closing = asyncio.create_task(calls.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert {type(answer) for answer in answers} == {RedisUnavailable}
+        assert closing.cancelled()
 
     run(go())
 
