@@ -17,6 +17,7 @@ from hookline_sender.engine.records import DeliveryRecord, Published, State
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.engine.sync_store import SyncStore
 from hookline_sender.errors import IdentityConflict, RedisUnavailable, UnknownDelivery
+from hookline_shared.errors import HooklineError
 from tests.support import eventually, python, run, server
 from tests.support_engine import OK, Engine, Lane, settlements, untyped_client
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
     from hookline_sender.embedded import EmbeddedServer
-    from hookline_shared.errors import HooklineError
 
 
 @pytest.fixture
@@ -59,6 +59,20 @@ def test_what_a_url_asks_of_redis_py_changes_no_reply(
         other = SyncStore.connect(Deployment(url, namespace=builder.layout.namespace))
         assert other.run(publish(builder, "1")).duplicate
         other.close()
+
+    run(go())
+
+
+def test_what_is_asked_while_a_store_closes_is_refused_and_opens_no_connection(
+    builder: Engine, any_server: EmbeddedServer
+) -> None:
+    async def go() -> None:
+        async with opened(builder, any_server.url) as store:
+            in_flight = asyncio.create_task(store.run(publish(builder, "1")))
+            await asyncio.sleep(0)
+        with pytest.raises(HooklineError, match="closed"):
+            await store.run(publish(builder, "2"))
+        assert not (await in_flight).duplicate
 
     run(go())
 

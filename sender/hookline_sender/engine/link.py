@@ -16,6 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 
 from hookline_sender.engine.address import pool_of, replies_only
+from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +43,7 @@ class Link:
         self._timeout = timeout
         self._connection: AbstractConnection | None = None
         self._busy = asyncio.Lock()
+        self._closed = False
         self.generation = 0
 
     async def exchange(self, commands: Sequence[RawCommand]) -> list[Reply | ResponseError]:
@@ -49,8 +51,11 @@ class Link:
 
         Raises:
             RedisError, OSError: the connection failed; whether commands ran is not known.
+            HooklineError: it was closed, and nothing was sent.
         """
         async with self._busy:
+            if self._closed:
+                raise HooklineError("the connection to Redis was closed, by the end of what it was opened for")
             connection = self._connection or await self._connect()
             self._connection = None
             try:
@@ -71,7 +76,8 @@ class Link:
                 await connection.disconnect(nowait=True)
 
     async def aclose(self) -> None:
-        """Close the connection; a later exchange opens a new one."""
+        """Wait for the exchange in flight, then close the connection for good. Safe to call twice."""
+        self._closed = True
         async with self._busy:
             connection, self._connection = self._connection, None
             if connection is not None:
