@@ -92,16 +92,15 @@ class Worker:
         """Work while the block runs, then stop gracefully. Raises like `run`, before the block begins."""
         started = asyncio.Event()
         running = asyncio.create_task(self._run(started), name="hookline-worker")
+        running.add_done_callback(lambda _: started.set())
         try:
-            starting = asyncio.create_task(started.wait())
-            await asyncio.wait({running, starting}, return_when=asyncio.FIRST_COMPLETED)
-            starting.cancel()
+            await started.wait()
             if running.done():
                 running.result()
             yield
         finally:
             running.cancel()
-            await asyncio.wait({running})
+            await _ended(running)
             if not running.cancelled():
                 running.result()
 
@@ -171,12 +170,17 @@ async def _until_cancelled(work: Coroutine[Any, Any, R], loop: TurnLoop) -> R:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         loop.stop()
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait({task})
-            raise
+        await _ended(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("stopped with an error: %s", type(error).__qualname__)
+        raise
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Return when the task has. A cancellation meanwhile is the second one: it is passed on, and then passes."""
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task})
         raise

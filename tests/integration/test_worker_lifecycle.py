@@ -158,6 +158,50 @@ def test_a_second_cancellation_stops_at_once_and_leaves_the_lease_to_lapse(redis
     run(go())
 
 
+def test_nothing_works_on_when_leaving_a_background_block_was_cancelled(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing", policy=impatient(timeout=30.0))
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        await publish(plan, deployment, order_paid, 1)
+        async with Endpoint() as billing:
+            billing.gate.clear()
+
+            async def serve() -> None:
+                async with Worker(plan, deployment, environ=environ_of(billing=billing.url)).background():
+                    await billing.received(1)
+
+            before = asyncio.all_tasks()
+            serving = asyncio.create_task(serve())
+            await billing.received(1)
+            await asyncio.wait({serving}, timeout=0.1)
+            serving.cancel()
+            await asyncio.wait({serving}, timeout=3)
+            assert serving.cancelled()
+            assert not [task for task in asyncio.all_tasks() - before if task.get_name().startswith("hookline")]
+
+    run(go())
+
+
+def test_a_start_that_is_cancelled_leaves_nothing_behind(namespace: str) -> None:
+    plan, _ = shop("billing")
+    worker = Worker(plan, deployment_on("redis://127.0.0.1:1", namespace), environ={})
+
+    async def go() -> None:
+        async def serve() -> None:
+            async with worker.background():
+                raise AssertionError
+
+        before, serving = asyncio.all_tasks(), asyncio.create_task(serve())
+        await asyncio.sleep(0)
+        serving.cancel()
+        await asyncio.wait({serving})
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before
+
+    run(go())
+
+
 async def commands_sent(client: Redis, seconds: float) -> list[str]:
     """What clients send to the server in that time; what scripts call inside is not sent."""
     sent = []
