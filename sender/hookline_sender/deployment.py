@@ -195,8 +195,8 @@ def _checked_grants(grants: Iterable[str]) -> frozenset[str]:
     for grant in (checked := frozenset(grants)):
         if not _GRANT.fullmatch(grant):
             raise InvalidDeployment(
-                f"{grant!r} is no grant: write publish:EVENT, cancel:KIND:NAME, recover:KIND:NAME, "
-                "register:webhook:NAME or bind:NAMESPACE; * matches anything"
+                f"{grant!r} is no grant: write publish:EVENT, cancel:webhook:NAME, recover:webhook:NAME "
+                "or register:webhook:NAME; * matches anything"
             )
     return checked
 

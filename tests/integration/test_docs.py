@@ -66,6 +66,14 @@ def test_the_service_of_the_quickstart_publishes_as_the_page_says(folder: Path) 
     assert [call.json() for call in calls[:2]] == [{"duplicate": False}, {"duplicate": True}]
 
 
+def test_the_settings_in_code_run_below_the_command(folder: Path) -> None:
+    (block,) = blocks(ROOT / "docs" / "going-to-production.md", "python")
+    (folder / "production.py").write_text(block, encoding="utf-8")
+    environ = {"HOOKLINE_REDIS_URL": "unix:///nowhere.invalid"}
+    with hookline("worker", "production:worker", cwd=folder, environ=environ) as worker:
+        said(worker, "waiting for Redis")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere_and_commands_exist(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", text(page))
