@@ -117,6 +117,7 @@ def test_an_id_that_begins_with_a_dash_needs_no_care(shell: Shell) -> None:
         (["list", "--state", "waiting"], 1, "name its binding"),
         (["list", "--dead", "--state", "running"], 2, "--dead is the same as --state failed"),
         (["list", "--since", "yesterday"], 2, "--since 'yesterday'"),
+        (["list", "--until", "999999d"], 2, "--until '999999d'"),
         (["redrive", "x" * 38, "--request-id", "two words"], 1, "request_id must be"),
     ],
 )

@@ -131,11 +131,12 @@ def _operated(plan: str, act: Callable[[Operator], Awaitable[R]]) -> R:
 def _moment(option: str, text: str) -> datetime | None:
     if not text:
         return None
-    if ago := _AGO.fullmatch(text):
-        return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
+    ago = _AGO.fullmatch(text)
     try:
+        if ago:
+            return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
         moment = datetime.fromisoformat(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter: longer ago than there are years
         moment = datetime.min  # noqa: DTZ901 - without a zone, which is what is refused
     if moment.tzinfo is None:
         raise typer.BadParameter(f"{option} {text!r} is neither like 2h or 7d nor a time with its zone")
