@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, overload
@@ -20,6 +20,12 @@ M = TypeVar("M", bound=BaseModel)
 
 MAX_NAME_CHARACTERS = 256
 MAX_REFERENCE_CHARACTERS = 8192
+
+_RFC_3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,12})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
+)
+_LONGEST_DELAY = 7 * 86_400.0  # no deadline is longer
+_I64 = 1 << 63
 
 
 class RawOptions(TypedDict, total=False):
@@ -113,8 +119,8 @@ def _fill(made: Publish, event: AnyEventType, payload: BaseModel | bytes | None,
 def checked_delay_ms(event: str, delay: float, shortest_deadline: float) -> int:
     """The delay in milliseconds; it has to leave time for a delivery. Raises InvalidPayload, as do the others here."""
     given: object = delay  # callers without a type checker
-    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given) or given < 0:
-        raise InvalidPayload(f"delay={delay!r} is not a number of seconds from 0 on")
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= _LONGEST_DELAY:
+        raise InvalidPayload("delay is a number of seconds from 0 on, and below the deadline of the event")
     if delay >= shortest_deadline:
         raise InvalidPayload(
             f'delay={delay:g} is not below the deadline of "{event}" ({shortest_deadline:g} s), which includes it: '
@@ -151,10 +157,10 @@ def _text(what: str, given: object, limit: int) -> str:
 def checked_aggregate(aggregate: tuple[str, int]) -> tuple[str, int]:
     """Id and revision of what the event is about."""
     match aggregate:
-        case (str(aggregate_id), int(revision)) if not isinstance(revision, bool):
+        case (str(aggregate_id), int(revision)) if not isinstance(revision, bool) and -_I64 <= revision < _I64:
             return checked_name("the aggregate's id", aggregate_id), revision
         case _:
-            raise InvalidPayload('aggregate is a pair of id and revision, for example ("order-42", 7)')
+            raise InvalidPayload('aggregate is a pair of id and revision, of 64 bits at most: ("order-42", 7)')
 
 
 def checked_reference(data_ref: str) -> str:
@@ -171,4 +177,7 @@ def checked_time(occurred_at: datetime | str) -> str:
         raise InvalidPayload("occurred_at is an aware datetime or its RFC 3339 text") from None
     if offset is None:
         raise InvalidPayload("occurred_at needs a time zone: 12 o'clock is not one moment")
-    return occurred_at if isinstance(occurred_at, str) else occurred_at.isoformat()
+    text = occurred_at if isinstance(occurred_at, str) else occurred_at.isoformat()
+    if not _RFC_3339.fullmatch(text):  # Python reads more: weeks, days of a year, anything between date and time
+        raise InvalidPayload("occurred_at is not like 2030-01-31T12:00:00Z or 2030-01-31T12:00:00.123+01:00 (RFC 3339)")
+    return text

@@ -16,9 +16,10 @@ def parse_traceparent(text: str | bytes | None) -> str | None:
 
     A later version may carry more fields: they are dropped, and so are the flags that version 00 does not know.
     """
-    if text is None:
+    given: object = text
+    if not isinstance(given, str | bytes):  # also what no type checker has seen: a trace stops no event
         return None
-    found = _TRACEPARENT.fullmatch(text.decode("latin-1") if isinstance(text, bytes) else text)
+    found = _TRACEPARENT.fullmatch(given.decode("latin-1") if isinstance(given, bytes) else given)
     if found is None:
         return None
     if found["version"] == "00":

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -101,14 +101,21 @@ def test_the_limit_includes_the_envelope(size: int) -> None:
         {"delay": True},
         {"delay": "1"},
         {"delay": 86_400.0},
+        {"delay": 10**400},
         {"aggregate": ("", 1)},
         {"aggregate": ("order", True)},
         {"aggregate": "order"},
+        {"aggregate": ("order", 1 << 63)},
+        {"aggregate": ("order", 10**5000)},
         {"occurred_at": "yesterday"},
+        {"occurred_at": "2026-W01-1T00:00:00Z"},
+        {"occurred_at": "2026-01-01\ud80000:00:00Z"},
+        {"occurred_at": datetime(1900, 1, 1, tzinfo=timezone(timedelta(minutes=19, seconds=32)))},
         {"occurred_at": "2026-01-01T00:00:00"},
         {"occurred_at": datetime(2026, 1, 1)},  # noqa: DTZ001 - the naive time is the case
         {"occurred_at": 1_700_000_000},
     ],
+    ids=lambda options: next(iter(options)),
 )
 def test_a_keyword_out_of_range_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidPayload):
