@@ -202,8 +202,8 @@ class Destinations:
     async def remove(self, id: str) -> None:  # noqa: A002 - the public name
         """Remove a destination: whatever is published after this does not reach it, and what waits is cancelled.
 
-        Attempts in progress finish. The id is free again when none of its tasks is left; its dead letters cannot be
-        redriven any more. Raises NotGranted, UnknownDestination.
+        Attempts in progress finish. The id is free again when none of its tasks is left; its dead letters can be
+        redriven only when the same tenant has registered the id again. Raises NotGranted, UnknownDestination.
         """
         opened = self._opened()
         await opened.granted(id)

@@ -7,6 +7,7 @@ An async and a sync store run the same commands. Every script sent twice changes
 from __future__ import annotations
 
 import hashlib
+from itertools import chain
 from typing import TYPE_CHECKING, Any, assert_never
 
 from hookline_sender.engine import codes
@@ -71,20 +72,9 @@ def bind(
     max_dead: int,
 ) -> Command[None]:
     """Tie the namespace to a plan. `bindings`: (name, signature of kind and ordering, encoded policy)."""
-    args: list[Arg] = [
-        LAYOUT_VERSION,
-        fingerprint,
-        revision,
-        max_records,
-        retention_ms,
-        dead_retention_ms,
-        max_per_destination,
-        max_dead,
-        len(bindings),
-    ]
-    for name, signature, policy in bindings:
-        args += [name, signature, policy]
-    args += events
+    limits = (max_records, retention_ms, dead_retention_ms, max_per_destination, max_dead)
+    declared = chain.from_iterable(bindings)
+    args: tuple[Arg, ...] = (LAYOUT_VERSION, fingerprint, revision, *limits, len(bindings), *declared, *events)
 
     def parse(raw: list[Any]) -> None:
         match raw[0]:
@@ -102,7 +92,7 @@ def bind(
                     f"{LAYOUT_VERSION}: use another namespace or the hookline version that wrote it"
                 )
 
-    return Command(script("bind"), (layout.meta,), tuple(args), parse)
+    return Command(script("bind"), (layout.meta,), args, parse)
 
 
 def _unbound(layout: Layout) -> PlanMismatch:
