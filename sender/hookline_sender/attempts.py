@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from hookline_sender import destinations, webhook
 from hookline_sender.engine.records import Dead, Outcome, Released, Retry, Settlement
 from hookline_sender.errors import InvalidDeployment, UnknownDestination, UnsafeDestination
 from hookline_sender.pacing import PACING
+from hookline_sender.trouble import where
 from hookline_shared.errors import InvalidSigningKey
 
 if TYPE_CHECKING:
@@ -186,12 +186,6 @@ def _failed(error: BaseException, delivery_id: str, *, sent: bool, duration_ms: 
         case _:
             log.error("the attempt of %s failed inside hookline: %s", delivery_id, where(error))
             return Retry("internal_error", duration_ms)
-
-
-def where(error: BaseException) -> str:
-    """An error's type and traceback without its message, which may quote a payload."""
-    frames = "".join(traceback.format_tb(error.__traceback__))
-    return f"{type(error).__qualname__}\n{frames}"
 
 
 def _milliseconds_since(started: float) -> int:

@@ -1,14 +1,15 @@
-"""Something that lasts: logged when it begins, changes and ends, not every time it is met."""
+"""What is said of failures: once while they last, and never with a message that may quote a payload."""
 
 from __future__ import annotations
 
 import logging
+import traceback
 
 log = logging.getLogger(__name__)
 
 
 class Trouble:
-    """One such thing; `over` is what is logged at its end."""
+    """Something that lasts: logged when it begins, changes and ends (`over`), not every time it is met."""
 
     def __init__(self, over: str) -> None:
         self._over, self._text = over, ""
@@ -24,3 +25,9 @@ class Trouble:
         if self._text:
             log.info("%s", self._over)
         self._text = ""
+
+
+def where(error: BaseException) -> str:
+    """An error's type and traceback without its message, which may quote a payload."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    return f"{type(error).__qualname__}\n{frames}"

@@ -21,11 +21,11 @@ from functools import partial
 from random import random
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hookline_sender.attempts import Claim, RedisClock, settlement, where
+from hookline_sender.attempts import Claim, RedisClock, settlement
 from hookline_sender.engine import commands
 from hookline_sender.engine.records import Dead, Outcome, Released, Settlement, TurnAnswer, TurnRequest
 from hookline_sender.errors import PlanMismatch, RedisUnavailable
-from hookline_sender.trouble import Trouble
+from hookline_sender.trouble import Trouble, where
 from hookline_sender.turning import BATCH, View, backoff, next_poll, pause, share
 from hookline_shared.errors import HooklineError
 

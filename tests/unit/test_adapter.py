@@ -67,14 +67,17 @@ def test_an_httpx_error_becomes_a_retry_with_its_code(error: Exception, code: st
     assert outcome.code == code
 
 
-def test_a_bug_in_the_app_is_logged_and_retried(caplog: pytest.LogCaptureFixture) -> None:
-    def handler(_: httpx.Request) -> httpx.Response:
-        raise ZeroDivisionError
+def test_a_bug_in_the_app_is_logged_without_what_it_quotes_and_retried(caplog: pytest.LogCaptureFixture) -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise ZeroDivisionError(request.content, request.url)
 
     with caplog.at_level(logging.ERROR):
         assert isinstance(outcome := outcome_of(handler), Retry)
     assert outcome.code == "reset"
     assert "ZeroDivisionError" in caplog.text
+    assert "in handler" in caplog.text
+    assert BODY.decode() not in caplog.text
+    assert "a=1" not in caplog.text
 
 
 def test_the_deadline_holds_for_a_transport_without_timeouts() -> None:

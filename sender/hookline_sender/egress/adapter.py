@@ -24,6 +24,7 @@ from hookline_sender.egress.transport import (
 )
 from hookline_sender.egress.urls import parse_url
 from hookline_sender.errors import UnsafeDestination
+from hookline_sender.trouble import where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,10 +103,11 @@ class AdaptedTransport:
             response = await self._inner.handle_async_request(request)
             answer = progress.answer = WireResponse(response.status_code, _raw(response.headers.raw))
             await _drain(response)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a bug of an app or a mock must be seen and must not stop a worker
             kind = _kind(error)
-            if kind is None:  # an app or a mock that raised: its bug, which must be seen and must not stop a worker
-                log.exception("a transport raised an error that is not a transport's")
+            if kind is None:
+                text = "a transport raised an error that is not a transport's: %s"
+                log.error(text, where(error))  # noqa: TRY400 - its message may quote the request
                 kind = "closed"
             raise progress.failed(kind, f"the transport raised {type(error).__name__}") from None
         return answer
