@@ -13,6 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
     from pathlib import Path
 
+SHOP = """
+from pydantic import BaseModel
+from hookline_sender import Plan
+
+class OrderPaid(BaseModel):
+    order_id: str
+
+plan = Plan("shop")
+order_paid = plan.event("order.paid", OrderPaid)
+plan.webhook("billing", order_paid)
+"""
 LIMIT = 60.0  # seconds until a command that hangs is killed
 
 

@@ -16,7 +16,7 @@ from hookline_sender.engine import commands
 from hookline_sender.engine.records import State
 from hookline_sender.engine.store import RedisStore
 from tests.support import python, run, serve
-from tests.support_cli import finished, hookline, said
+from tests.support_cli import SHOP, finished, hookline, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,16 +24,8 @@ if TYPE_CHECKING:
 
     from hookline_sender import EventType
 
-SHOP = """
-from pydantic import BaseModel
-from hookline_sender import Plan, Worker
-
-class OrderPaid(BaseModel):
-    order_id: str
-
-plan = Plan("shop")
-order_paid = plan.event("order.paid", OrderPaid)
-plan.webhook("billing", order_paid)
+MODULE = f"""{SHOP}
+from hookline_sender import Worker
 worker = Worker(plan)
 silent = Plan("silent")
 """
@@ -92,7 +84,7 @@ class Shop:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "shop.py").write_text(SHOP, encoding="utf-8")
+    (tmp_path / "shop.py").write_text(MODULE, encoding="utf-8")
     return tmp_path
 
 

@@ -11,24 +11,13 @@ import pytest
 
 from hookline_sender import Deployment
 from hookline_sender.engine.records import Dead
-from tests.support_cli import finished
+from tests.support_cli import SHOP, finished
 from tests.support_engine import Engine, Lane
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SHOP = """
-from pydantic import BaseModel
-from hookline_sender import Plan
-
-class OrderPaid(BaseModel):
-    order_id: str
-
-plan = Plan("shop")
-order_paid = plan.event("order.paid", OrderPaid)
-plan.webhook("billing", order_paid)
-"""
 BILLING = Lane("billing")
 
 

@@ -17,23 +17,15 @@ import pytest
 
 from hookline_sender import SigningKey
 from tests.support import eventually, free_port, python, serve
-from tests.support_cli import finished, hookline, said
+from tests.support_cli import SHOP, finished, hookline, said
 from tests.support_processes import MARK, marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SHOP = """
+MODULE = f"""{SHOP}
 import asyncio, os, sys, time
-from pydantic import BaseModel
-from hookline_sender import Plan, Publisher
-
-class OrderPaid(BaseModel):
-    order_id: str
-
-plan = Plan("shop")
-order_paid = plan.event("order.paid", OrderPaid)
-plan.webhook("billing", order_paid)
+from hookline_sender import Publisher
 
 async def main() -> None:
     async with Publisher(plan) as publisher:
@@ -78,7 +70,7 @@ def place() -> Iterator[Path]:
     """A directory with the shop, and below it one for what is temporary; short enough for a socket."""
     directory = Path(tempfile.mkdtemp(prefix="dev-"))
     (directory / "t").mkdir()
-    (directory / "shop.py").write_text(SHOP, encoding="utf-8")
+    (directory / "shop.py").write_text(MODULE, encoding="utf-8")
     yield directory
     shutil.rmtree(directory)
 

@@ -13,23 +13,11 @@ from hookline_sender import Deployment, HooklineError, Plan, Publisher, SigningK
 from hookline_sender.cli.loading import Target, find, load
 from hookline_sender.sealing import Sealer
 from tests.support import free_port, python, run, server
-from tests.support_cli import finished, hookline, said
+from tests.support_cli import SHOP, finished, hookline, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-SHOP = """
-from pydantic import BaseModel
-from hookline_sender import Plan
-
-class OrderPaid(BaseModel):
-    order_id: str
-
-plan = Plan("shop")
-order_paid = plan.event("order.paid", OrderPaid)
-plan.webhook("billing", order_paid)
-"""
 
 
 class OrderPaid(BaseModel):
