@@ -101,6 +101,12 @@ def test_a_reset_does_not_end_a_body_without_a_length() -> None:
     assert (outcome.code, outcome.status) == ("reset", 200)
 
 
+def test_no_field_of_an_answer_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(1)
+    assert isinstance(outcome_of(status(307, "location: https://shop.example/hook?key=hush")), Dead)
+    assert "hush" not in caplog.text
+
+
 def test_http_1_0_without_a_length_is_read_to_its_end() -> None:  # cases: A52
     async def old(writer: asyncio.StreamWriter, _: int) -> None:
         writer.write(b"HTTP/1.0 200 OK\r\n\r\nall of it")

@@ -10,8 +10,10 @@ wait in a small stack per destination, and a request that does not end well take
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from contextlib import nullcontext
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -34,6 +36,10 @@ MAX_HEAD_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 128
 MAX_IDLE_CONNECTIONS: Final = 200
 """Over all destinations; an idle TLS connection holds about half a megabyte."""
+
+# At DEBUG httpcore logs every field of an answer, and a redirect's has the URL's query. Requests of others are theirs.
+_unlogged: ContextVar[bool] = ContextVar("hookline_unlogged", default=False)
+logging.getLogger("httpcore.http11").addFilter(lambda _: not _unlogged.get())
 
 _CONNECT_SHARE: Final = 2.0  # seconds for each address but the last, so that a dead one does not eat the deadline
 _HTTP_VERSIONS: Final = (b"HTTP/1.0", b"HTTP/1.1")
@@ -105,6 +111,7 @@ class HttpxTransport:
     ) -> WireResponse:
         stream, kept = connection.stream, False
         stream.begin(progress.sending, MAX_HEAD_BYTES)
+        unlogged = _unlogged.set(True)
         try:
             response = await connection.http.handle_async_request(request)
             answer = progress.answer = _answer(response, progress)
@@ -115,6 +122,7 @@ class HttpxTransport:
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
             answer = _judged(error, stream, progress)
         finally:
+            _unlogged.reset(unlogged)
             if not kept:
                 stream.abort()
         if kept:
