@@ -91,12 +91,7 @@ class Publisher(Outlet):
             raise HooklineError("this publisher is already open: share it, or make a second one")
         deployment = self._deployment_now()
         desk = Desk.of(self._plan, deployment)
-        store = await RedisStore.connect(deployment)
-        try:
-            await store.bind(self._plan)
-        except BaseException:
-            await store.aclose()
-            raise
+        store = await RedisStore.connect(deployment, self._plan)
 
         async def send(batch: Sequence[Command[Published]]) -> Sequence[Answer]:
             await store.ready()

@@ -92,13 +92,7 @@ class Destinations:
         if self._open is not None:
             raise HooklineError("these destinations are already open: share them, or make a second object")
         deployment = self._deployment or Deployment.from_env(self._plan, self._environ)
-        store = await RedisStore.connect(deployment)
-        try:
-            await store.bind(self._plan)
-        except BaseException:
-            await store.aclose()
-            raise
-        self._open = _Open(deployment, store)
+        self._open = _Open(deployment, await RedisStore.connect(deployment, self._plan))
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -88,13 +88,7 @@ class SyncPublisher(Outlet):
             raise HooklineError("this publisher is already open: share it, or make a second one")
         deployment = self._deployment_now()
         desk = Desk.of(self._plan, deployment)
-        store = SyncStore.connect(deployment)
-        try:
-            store.bind(self._plan)
-        except BaseException:
-            store.close()
-            raise
-        self._open = _Open(desk, store)
+        self._open = _Open(desk, SyncStore.connect(deployment, self._plan))
         return self
 
     def close(self) -> None:

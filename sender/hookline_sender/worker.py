@@ -116,9 +116,8 @@ class Worker:
         return self._deployment or Deployment.from_env(self._plan, self._environ)
 
     async def _connected(self, stack: AsyncExitStack, deployment: Deployment) -> RedisStore:
-        store = await RedisStore.connect(deployment)
+        store = await RedisStore.connect(deployment, self._plan)
         stack.push_async_callback(store.aclose)
-        await store.bind(self._plan)
         return store
 
     async def _connected_at_last(
@@ -127,10 +126,7 @@ class Worker:
         failures = 0
         while True:
             try:
-                async with AsyncExitStack() as attempt:
-                    store = await self._connected(attempt, deployment)
-                    stack.push_async_exit(attempt.pop_all())
-                    return store
+                return await self._connected(stack, deployment)
             except RedisUnavailable as error:
                 failures += 1
                 started.set()

@@ -32,17 +32,23 @@ class RedisStore:
         self._wake_ups = WakeUps(deployment.redis_url, self.layout.wake)
 
     @classmethod
-    async def connect(cls, deployment: Deployment, *, check_interval: float = 30.0) -> RedisStore:
-        """Open a store on a server that was found durable. `check_interval` in seconds.
+    async def connect(
+        cls, deployment: Deployment, plan: Plan | None = None, *, check_interval: float = 30.0
+    ) -> RedisStore:
+        """Open a store on a server that was found durable, and bind the plan if there is one.
+
+        check_interval: seconds between looks at the server's settings.
 
         Raises:
             WeakDurability: the server may lose acknowledged events.
-            RedisUnavailable: the server cannot be reached.
+            RedisUnavailable: the server cannot be reached. PlanMismatch: as `bind` does.
         """
         store = cls(deployment, check_interval=check_interval)
         warn_when_volatile(deployment)
         try:
             await store.ready()
+            if plan is not None:
+                await store.bind(plan)
         except BaseException:
             await store.aclose()
             raise

@@ -37,17 +37,21 @@ class SyncStore:
         self._processes: dict[int, _Process] = {}  # by process id: a fork makes no entry of its own
 
     @classmethod
-    def connect(cls, deployment: Deployment, *, check_interval: float = 30.0) -> SyncStore:
-        """Open a store on a server that was found durable. `check_interval` in seconds.
+    def connect(cls, deployment: Deployment, plan: Plan | None = None, *, check_interval: float = 30.0) -> SyncStore:
+        """Open a store on a server that was found durable, and bind the plan if there is one.
+
+        check_interval: seconds between looks at the server's settings.
 
         Raises:
             WeakDurability: the server may lose acknowledged events.
-            RedisUnavailable: the server cannot be reached.
+            RedisUnavailable: the server cannot be reached. PlanMismatch: as `bind` does.
         """
         store = cls(deployment, check_interval=check_interval)
         warn_when_volatile(deployment)
         try:
             store.ready()
+            if plan is not None:
+                store.bind(plan)
         except BaseException:
             store.close()
             raise
