@@ -106,7 +106,11 @@ class Namespace:
                 faults.append(f"{task.pid}{task.lane} ({task.state.name}) is in {places} places")
             if leased and (queue or delayed):
                 faults.append(f"{task.pid}{task.lane} is leased and queued")
-        return faults
+        recorded = {(task.lane, task.pid) for task in self.tasks}
+        placed = {
+            (name[2:], m.decode()) for name, members in self.dump.items() if name[:2] in {"q:", "z:"} for m in members
+        }
+        return [*faults, *(f"{pid} in lane {lane} has a place and no record" for lane, pid in placed - recorded)]
 
     def _publications(self) -> list[str]:
         faults: list[str] = []

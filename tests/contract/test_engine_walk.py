@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections import Counter
 from typing import TYPE_CHECKING, cast
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from hookline_sender.engine.records import Dead, Released, Retry, Settlement, State
+from hookline_sender.errors import IdentityConflict
 from hookline_sender.policy import DeliveryPolicy
 from tests.support_engine import DAY, OK, Engine, Lane, plan_of
 from tests.support_invariants import faults
@@ -40,6 +43,7 @@ class Walk(RuleBasedStateMachine):
         self.engine = Engine(url, f"walk-{secrets.token_hex(8)}", plan, retention=2 * DAY, dead_retention=3 * DAY)
         self.model = Model(POLICY)
         self.published: dict[str, PublishRequest] = {}
+        self.freed: Counter[State] = Counter()
         self.spoken: list[Settlement] = []
         self.last: dict[str, tuple[TurnRequest, TurnAnswer]] = {}
 
@@ -180,6 +184,7 @@ class Walk(RuleBasedStateMachine):
         self._turned(self.engine.asking(0))
         if self.model.in_flight_at_all():
             before = self.engine.clock_ms()
+            self.model.ahead_ms = 8_000
             self.engine.step(-seconds)
             self._turned(self.engine.asking(0))
             assert before - 8_000 <= self.engine.clock_ms() <= before + 5_000
@@ -194,6 +199,28 @@ class Walk(RuleBasedStateMachine):
         if all(not before < (task.until or 0) <= after for task in self.model.tasks.values()):
             assert reaped == self.model.lapse(after)
             self._notice_the_late(after)
+
+    @rule(data=st.data())
+    def publish_other_content(self, data: st.DataObject) -> None:
+        if self.published:
+            key = data.draw(st.sampled_from(sorted(self.published)))
+            before = self.engine.dump()
+            with pytest.raises(IdentityConflict):
+                self.engine.send(self.engine.request(key, LANES[0], body=b"other"))
+            assert self.engine.dump() == before
+
+    @rule()
+    def free_what_outlived_its_retention(self) -> None:
+        self.engine.redis.hset(self.engine.layout.meta, "retention_ms", 0)
+        self.engine.purge()
+        self.engine.bind()
+        kept = {name[2:] for name in self.engine.names() if name.startswith("S:")}
+        for key in [key for key, request in self.published.items() if request.pid not in kept]:
+            pid = self.published.pop(key).pid
+            for delivery_id in [each for each in self.model.tasks if each.startswith(pid)]:
+                task = self.model.tasks.pop(delivery_id)
+                assert not task.open
+                self.freed[task.state] += 1
 
     @rule()
     def purge_and_bind(self) -> None:
@@ -220,7 +247,8 @@ class Walk(RuleBasedStateMachine):
         assert counted.get("redriven", 0) == self.model.redriven
         for state in (State.COMPLETED, State.FAILED, State.CANCELLED):
             again = self.model.redriven if state is State.FAILED else 0
-            assert counted.get(state.word, 0) == sum(task.state is state for task in tasks.values()) + again
+            known = sum(task.state is state for task in tasks.values()) + self.freed[state]
+            assert counted.get(state.word, 0) == known + again
 
     def drain(self) -> None:
         """Everything ends and is freed, whatever happened before: no lane is stuck."""
