@@ -101,7 +101,8 @@ def encode_event(
 ) -> bytes:
     """The exact body to send: compact JSON in UTF-8, no NaN or infinity, integers of any size.
 
-    `aggregate` is (id, revision). With `data_ref` the payload is None. Fields go by their serialisation alias; `data`
+    `aggregate` is (id, revision). With `data_ref` the payload is None. The fields are those of the declared model, by
+    their serialisation alias, whatever a subclass adds. `data`
     or `data_ref` is the last member, so that the payload's bytes can be cut out again.
     Raises InvalidEvent with reason `not_serialisable` or `bad_argument`.
     """
@@ -199,14 +200,18 @@ def _encode_payload(event_type: EventType[M], payload: M) -> bytes:
         wanted, given = event_type.model.__name__, type(payload).__name__
         message = f'"{event_type.name}" takes {wanted}, not {given}: publish {wanted}(…)'
         raise InvalidEvent(message, reason="bad_argument")
-    encoded, finite = b"", True
+    checked, finite = b"", True
     with suppress(ValueError, RecursionError):  # pydantic's errors are ValueErrors and quote the payload
-        encoded = payload.model_dump_json(by_alias=True, warnings="error").encode()
+        # By the declared model, as pydantic writes its fields: what a subclass adds was not promised to receivers.
+        serializer = event_type.model.__pydantic_serializer__
+        encoded = serializer.to_json(payload, by_alias=True, warnings="error")
         # A NaN is written as null, so it is looked for only where one could hide.
         if any(word in encoded for word in _MAY_HIDE_NAN):
-            finite = _is_finite(payload.model_dump(warnings="none"))
-    if encoded and finite:
-        return encoded
+            finite = _is_finite(serializer.to_python(payload, warnings="none"))
+            from_json(encoded, allow_inf_nan=False)
+        checked = encoded
+    if checked and finite:
+        return checked
     fault = "cannot be written as JSON: is a field assigned a value not of its type?"
     message = f'"{event_type.name}": the {event_type.model.__name__} '
     message += fault if finite else "contains NaN or infinity, which JSON does not have"

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import BaseModel, ConfigDict, Field, RootModel, field_serializer
 
 from hookline_shared import (
     DomainEvent,
@@ -107,6 +107,30 @@ def test_aliases_are_written_as_they_are_read() -> None:
     body = encode(renamed, Renamed(orderId="1"))
     assert b'"orderId":"1"' in body
     assert decode_event(renamed, body).data == Renamed(orderId="1")
+
+
+class AuditedOrder(OrderPaid):
+    margin: float = 0.5
+
+
+def test_what_a_subclass_adds_to_the_declared_model_is_not_sent() -> None:
+    body = encode(ORDER_PAID, AuditedOrder(order_id="1"))
+    assert body == encode(ORDER_PAID, OrderPaid(order_id="1"))
+
+
+class Ratio(BaseModel):
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+    value: float
+
+    @field_serializer("value", when_used="json")
+    def _inverse(self, value: float) -> float:
+        return 1 / value if value else float("inf")
+
+
+def test_an_infinity_that_only_a_json_serializer_makes_is_refused() -> None:
+    with pytest.raises(InvalidEvent) as caught:
+        encode(EventType("ratio", Ratio), Ratio(value=0.0))
+    assert caught.value.reason == "not_serialisable"
 
 
 JSON = st.recursive(
