@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from hookline_sender.egress.urls import MAX_URL_CHARACTERS
 from hookline_sender.errors import InvalidDestination
 from hookline_shared.keys import SigningKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 MAX_HEADERS, MAX_HEADER_BYTES = 16, 4096
 MAX_PATTERNS: Final = 64
+_SHOWN: Final = 128  # characters of a wrong pattern in an error
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _PATTERN: Final = re.compile(r"\*|[a-z0-9._-]{1,126}\.\*|[a-z0-9][a-z0-9._-]{0,127}")
@@ -70,13 +73,20 @@ class Destination:
     paused: bool = False
 
     def __post_init__(self) -> None:
-        if not _ID.fullmatch(self.id):
-            raise InvalidDestination(f"{self.id!r} cannot be a destination's id: use 1-128 letters, digits, . _ : -")
-        if self.tenant is not None and not 1 <= len(self.tenant) <= 256:  # noqa: PLR2004 - as in publish
-            raise InvalidDestination("tenant is a text of 1 to 256 characters")
+        # What is given here was often somebody's JSON a moment ago.
+        if not _is_text(self.id, 128) or not _ID.fullmatch(self.id):
+            raise InvalidDestination(
+                "a destination's id is 1-128 letters, digits, . _ : -, beginning with none of these"
+            )
+        for name, given in (("webhook", self.webhook), ("url", self.url)):
+            if not _is_text(given, MAX_URL_CHARACTERS):
+                raise InvalidDestination(f"{name} is a text of 1 to {MAX_URL_CHARACTERS} characters")
+        for name, chosen in (("tenant", self.tenant), ("profile", self.profile)):
+            if chosen is not None and not _is_text(chosen, 256):
+                raise InvalidDestination(f"{name} is a text of 1 to 256 characters, or None")
         concurrency: object = self.concurrency
         if concurrency is not None and (type(concurrency) is not int or concurrency not in range(1, 1025)):
-            raise InvalidDestination(f"concurrency={concurrency!r} is not a whole number from 1 to 1024")
+            raise InvalidDestination("concurrency is a whole number from 1 to 1024, or None")
         object.__setattr__(self, "events", _checked_patterns(self.events))
         object.__setattr__(self, "headers", MappingProxyType(_checked_headers(self.headers)))
 
@@ -171,19 +181,33 @@ def _key(text: str) -> SigningKey:
     return SigningKey.parse(text, scheme=scheme, minimum_bytes=1)
 
 
-def _checked_patterns(events: Sequence[str]) -> tuple[str, ...]:
-    patterns = () if isinstance(events, str) else tuple(dict.fromkeys(events))
-    if not 1 <= len(patterns) <= MAX_PATTERNS:
+def _is_text(given: object, most: int) -> bool:
+    if not isinstance(given, str) or not 1 <= len(given) <= most:
+        return False
+    return not any("\ud800" <= character <= "\udfff" for character in given)  # half of a pair is no UTF-8
+
+
+def _checked_patterns(events: object) -> tuple[str, ...]:
+    given: list[object] = (
+        list(cast("Iterable[object]", events)) if isinstance(events, list | tuple | set | frozenset) else []
+    )
+    patterns = tuple(dict.fromkeys(each for each in given if isinstance(each, str)))
+    if not 1 <= len(patterns) <= MAX_PATTERNS or not all(isinstance(each, str) for each in given):
         raise InvalidDestination(f'events is a list of 1 to {MAX_PATTERNS} names or patterns, for example ["order.*"]')
     for pattern in patterns:
         if not _PATTERN.fullmatch(pattern):
-            raise InvalidDestination(f"{pattern!r} is neither an event's name, nor a beginning such as order.*, nor *")
+            raise InvalidDestination(
+                f"{pattern[:_SHOWN]!r} is neither an event's name, nor a beginning such as order.*, nor *"
+            )
     return patterns
 
 
-def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    checked = {name.lower(): value for name, value in headers.items()}
-    if len(checked) != len(headers) or len(checked) > MAX_HEADERS:
+def _checked_headers(headers: object) -> dict[str, str]:
+    given = dict(cast("Mapping[object, object]", headers)) if isinstance(headers, Mapping) else {None: None}
+    if not all(isinstance(part, str) for pair in given.items() for part in pair):
+        raise InvalidDestination("headers are texts by name")
+    checked = {name.lower(): value for name, value in cast("dict[str, str]", given).items()}
+    if len(checked) != len(given) or len(checked) > MAX_HEADERS:
         raise InvalidDestination(f"headers are at most {MAX_HEADERS}, each name once")
     for name, value in checked.items():
         if not _HEADER.fullmatch(name):

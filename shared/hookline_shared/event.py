@@ -102,8 +102,8 @@ def encode_event(
     """The exact body to send: compact JSON in UTF-8, no NaN or infinity, integers of any size.
 
     `aggregate` is (id, revision). With `data_ref` the payload is None. The fields are those of the declared model, by
-    their serialisation alias, whatever a subclass adds. `data`
-    or `data_ref` is the last member, so that the payload's bytes can be cut out again.
+    their serialisation alias, whatever a subclass adds. `data` or `data_ref` is the last member, so that the payload's
+    bytes can be cut out again.
     Raises InvalidEvent with reason `not_serialisable` or `bad_argument`.
     """
     if (payload is None) is (data_ref is None):

@@ -63,6 +63,15 @@ def test_an_id_has_only_characters_that_need_no_escaping(name: str) -> None:
         destination(name)
 
 
+@pytest.mark.parametrize("field", ["id", "webhook", "url", "events", "tenant", "headers", "profile", "concurrency"])
+@pytest.mark.parametrize("given", [7, 10**5000, 1.5, b"x", [7], {7: "x"}, {"x": 7}, "\ud800", object()], ids=type)
+def test_what_is_not_of_its_type_is_refused_and_not_a_crash(field: str, given: Any) -> None:
+    if (field, given) == ("concurrency", 7):
+        return
+    with pytest.raises(InvalidDestination):
+        Destination(**{"id": "acme", "webhook": "customers", "url": "https://x.example/"} | {field: given})
+
+
 @pytest.mark.parametrize(
     "changes", [{"tenant": ""}, {"tenant": "t" * 257}, {"concurrency": 0}, {"concurrency": 1025}, {"concurrency": True}]
 )
