@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from hookline_sender.egress.urls import MAX_URL_CHARACTERS
 from hookline_sender.errors import InvalidDestination
 from hookline_shared.keys import SigningKey
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
 MAX_HEADERS, MAX_HEADER_BYTES = 16, 4096
 MAX_PATTERNS: Final = 64
+MAX_TEXT: Final = 2048  # what a URL may have as well
 _SHOWN: Final = 128  # characters of a wrong pattern in an error
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
@@ -79,8 +79,8 @@ class Destination:
                 "a destination's id is 1-128 letters, digits, . _ : -, beginning with none of these"
             )
         for name, given in (("webhook", self.webhook), ("url", self.url)):
-            if not _is_text(given, MAX_URL_CHARACTERS):
-                raise InvalidDestination(f"{name} is a text of 1 to {MAX_URL_CHARACTERS} characters")
+            if not _is_text(given, MAX_TEXT):
+                raise InvalidDestination(f"{name} is a text of 1 to {MAX_TEXT} characters")
         for name, chosen in (("tenant", self.tenant), ("profile", self.profile)):
             if chosen is not None and not _is_text(chosen, 256):
                 raise InvalidDestination(f"{name} is a text of 1 to 256 characters, or None")

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookline_sender import Destination, InvalidDestination, InvalidPlan, InvalidSigningKey, Plan, SigningKey
-from hookline_sender.egress import transport
+from hookline_sender.egress import transport, urls
 from hookline_sender.engine.registry import Entry, TenantEntries
 from hookline_sender.enrolment import check_events, keys_to_register, rotated
 from hookline_sender.matching import Tenants, snapshot_of
 from hookline_sender.registration import (
+    MAX_TEXT,
     RESERVED,
     Secrets,
     TimedKey,
@@ -106,6 +107,10 @@ def test_headers_are_few_and_each_once() -> None:
     with pytest.raises(InvalidDestination):
         destination(headers={"x-a": "1", "X-A": "2"})
     assert destination(headers={"X-A": "1"}).headers == {"x-a": "1"}
+
+
+def test_every_url_that_may_be_registered_can_be_written() -> None:
+    assert urls.MAX_URL_CHARACTERS <= MAX_TEXT
 
 
 def test_whatever_a_transport_sets_is_reserved() -> None:
