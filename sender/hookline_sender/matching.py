@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from hookline_sender.engine.records import Target
 from hookline_sender.engine.registry import NO_DESTINATIONS, TenantEntries
+from hookline_sender.errors import InvalidDestination
 from hookline_sender.registration import decode_subscription
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hookline_sender.engine.registry import Entry
     from hookline_sender.plan import Webhook
     from hookline_sender.registration import Subscription
 
@@ -100,11 +102,21 @@ class Tenants:
 
 
 def snapshot_of(entries: TenantEntries) -> Snapshot:
-    """A tenant as the registry describes it."""
+    """A tenant as the registry describes it. Raises InvalidDestination when one of its entries cannot be read."""
     subscribers = (
-        Subscriber(each.id, each.lane, each.version, each.paused, _decoded(each.public)) for each in entries.entries
+        Subscriber(each.id, each.lane, each.version, each.paused, _subscription(each)) for each in entries.entries
     )
     return Snapshot(entries.revision, tuple(sorted(subscribers, key=lambda each: each.id)))
+
+
+def _subscription(entry: Entry) -> Subscription:
+    try:
+        return _decoded(entry.public)
+    except ValueError:
+        # Left out, its events would be lost without a word.
+        raise InvalidDestination(
+            f"destination {entry.id!r} cannot be read: somebody wrote over it in Redis. Register it again, or remove it"
+        ) from None
 
 
 def target_of(webhook: Webhook, subscriber: Subscriber) -> Target:

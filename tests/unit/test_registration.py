@@ -208,3 +208,10 @@ def test_a_webhook_for_subscribers_has_no_destination_of_its_own() -> None:
     assert made.subscribers
     with pytest.raises(InvalidPlan):
         plan.webhook("customers")
+
+
+@pytest.mark.parametrize("public", ["", "[]", "{}", '{"webhook":"customers"}', "\ufffd"])
+def test_a_registration_somebody_wrote_over_is_named_and_never_left_out(public: str) -> None:
+    entries = TenantEntries("1", (Entry("acme", 1, paused=False, lane="l" * 16, public=public),))
+    with pytest.raises(InvalidDestination, match="'acme' cannot be read"):
+        snapshot_of(entries)
