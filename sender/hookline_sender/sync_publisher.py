@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from hookline_sender.arguments import EventOptions, Options, Publish, RawOptions
 from hookline_sender.engine.sync_store import SyncStore
-from hookline_sender.errors import StaleRegistry
+from hookline_sender.errors import FanoutExceeded, StaleRegistry
 from hookline_sender.matching import MATCHES
 from hookline_sender.publishing import Answer, Desk, drive
 from hookline_sender.recording import Outlet
@@ -54,13 +54,20 @@ class _Open:
             for i in outdated:
                 if self.desk.unread(requests[i]):
                     self.desk.learn(requests[i], self.store.run(self.desk.reading(requests[i])))
-            for i in stale:
-                requests[i] = self.desk.matched(requests[i])
-            for i, answer in zip(stale, self._ask([requests[i] for i in stale]) if stale else (), strict=True):
+            matched = [i for i in stale if self._matched(requests, answers, i)]
+            for i, answer in zip(matched, self._ask([requests[i] for i in matched]) if matched else (), strict=True):
                 answers[i] = answer
         except HooklineError as error:
             for i in stale:
                 answers[i] = error
+
+    def _matched(self, requests: list[PublishRequest], answers: list[Answer], i: int) -> bool:
+        try:
+            requests[i] = self.desk.matched(requests[i])
+        except FanoutExceeded as exceeded:  # by this one's tenant: the others of the batch go on
+            answers[i] = exceeded
+            return False
+        return True
 
 
 class SyncPublisher(Outlet):

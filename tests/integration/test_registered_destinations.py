@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hookline_sender import (
     Destinations,
+    FanoutExceeded,
+    NotAllPublished,
+    Publish,
     Publisher,
     SigningKey,
     SyncPublisher,
@@ -18,7 +23,7 @@ from tests.support_customers import (
     market,
     open_shop,
 )
-from tests.support_sender import Endpoint, Order, reached, records
+from tests.support_sender import Endpoint, Order, impatient, reached, records
 
 
 def test_two_customers_get_what_they_subscribed_to_and_nothing_else(redis_url: str, namespace: str) -> None:
@@ -98,6 +103,25 @@ def test_the_receipts_of_a_repeat_name_the_destinations_to_a_publisher_that_is_n
                 third = other.publish(shop.market.order_paid, Order(order_id="1"), id="1")
         assert (again.duplicate, third.duplicate) == (True, True)
         assert [receipt.destination for receipt in (*again.receipts, *third.receipts)] == ["acme", "acme"]
+
+    run(go())
+
+
+def test_a_tenant_with_too_many_destinations_fails_none_but_its_own_events(redis_url: str, namespace: str) -> None:
+    async def go() -> None:
+        async with open_shop(redis_url, namespace) as shop:
+            for name, tenant in (("a", "big"), ("b", "big"), ("c", "small")):
+                await shop.destinations.register(destination(name, tenant=tenant))
+            later = market()
+            for number in range(127):
+                later.plan.webhook(f"sink-{number}", later.order_paid, policy=impatient())
+            calls = [
+                Publish(later.order_paid, Order(order_id="1"), id=tenant, tenant=tenant) for tenant in ("big", "small")
+            ]
+            with SyncPublisher(later.plan, shop.deployment) as other, pytest.raises(NotAllPublished) as caught:
+                other.publish_many(calls)
+        assert [publication is not None for publication in caught.value.publications] == [False, True]
+        assert isinstance(caught.value.errors[0], FanoutExceeded)
 
     run(go())
 
