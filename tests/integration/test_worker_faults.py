@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -180,13 +181,15 @@ def test_a_registration_that_somebody_wrote_over_takes_no_other_along(redis_url:
         store = await RedisStore.connect(deployment)
         await store.bind(PLAN)
         revision = registry.NO_DESTINATIONS
-        for id_, public in (("a", "[]"), ("b", "{"), ("c", '{"webhook":"billing","events":[]}')):
+        for id_, public in (("a", "[]"), ("b", "{"), ("c", '{"webhook":"billing","events":[]}'), ("d", "")):
             lane = lane_of("billing", id_)
             draft = registry.Draft(id_, "acme", lane, 5, public, b"sealed", revision)
             entry = await store.run(registry.register(store.layout, PLAN.fingerprint, draft))
             revision = str(entry.version)
+        async with contextlib.aclosing(Redis.from_url(redis_url)) as redis:
+            await redis.hset(store.layout.key("reg:acme"), "pd", b"somebody else's")
         registered = Registered(store, deployment)
-        await registered.load([replace(TASK, destination=id_, config=1) for id_ in "abc"])
+        await registered.load([replace(TASK, destination=id_, config=1) for id_ in "abcd"])
         assert set(registered._known) == {"c"}
         await store.aclose()
 

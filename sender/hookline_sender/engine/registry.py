@@ -87,14 +87,10 @@ def tenant_entries(layout: Layout, tenant: str) -> Command[TenantEntries]:
 
 
 def lookup(layout: Layout, ids: Sequence[str]) -> Command[Lookup]:
-    """Destinations by id, in the order of `ids`."""
+    """Destinations by id, in the order of `ids`. One that somebody wrote over counts as not registered."""
 
     def parse(raw: list[Any]) -> Lookup:
-        found = (
-            Found(each[0].decode(), _entry(id_, each[1]), each[2]) if each else None
-            for id_, each in zip(ids, raw[1:], strict=True)
-        )
-        return Lookup(raw[0], tuple(found))
+        return Lookup(raw[0], tuple(_found(id_, each) for id_, each in zip(ids, raw[1:], strict=True)))
 
     return Command(script("lookup"), (layout.meta,), tuple(ids), parse)
 
@@ -143,6 +139,16 @@ def set_paused(layout: Layout, id: str, *, paused: bool) -> Command[None]:  # no
             raise UnknownDestination(id)
 
     return Command(script("pause" if paused else "resume"), (layout.meta,), (id,), parse)
+
+
+def _found(id: str, stored: list[bytes]) -> Found | None:  # noqa: A002 - the field's name
+    if not stored:
+        return None
+    tenant, public, sealed = stored
+    try:
+        return Found(tenant.decode(), _entry(id, public), sealed)
+    except ValueError:
+        return None
 
 
 def _entry(id: str, text: bytes) -> Entry:  # noqa: A002 - the field's name
