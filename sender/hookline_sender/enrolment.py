@@ -38,7 +38,9 @@ def check_events(plan: Plan, webhook: Webhook, destination: Destination) -> None
     carried = [event for event in plan.events if webhook.carries(event)]
     for pattern in destination.events:
         if not pattern.endswith("*") and pattern not in carried:
-            raise InvalidDestination(f'the webhook "{webhook.name}" carries no event "{pattern}", only {carried}')
+            raise InvalidDestination(
+                f'the webhook "{webhook.name}" carries no event "{pattern}", only {", ".join(carried)}'
+            )
 
 
 def check_fanout(plan: Plan, tenant: Snapshot, destination: Destination) -> None:
