@@ -115,7 +115,7 @@ def _subscription(entry: Entry) -> Subscription:
     except ValueError:
         # Left out, its events would be lost without a word.
         raise InvalidDestination(
-            f"destination {entry.id!r} cannot be read: somebody wrote over it in Redis. Register it again, or remove it"
+            f"destination {entry.id!r} cannot be read: somebody wrote over it in Redis. Register it again"
         ) from None
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
 from hookline_sender.arguments import EventOptions, Options, Publish, RawOptions
 from hookline_sender.engine.sync_store import SyncStore
-from hookline_sender.errors import FanoutExceeded, StaleRegistry
+from hookline_sender.errors import StaleRegistry
 from hookline_sender.matching import MATCHES
 from hookline_sender.publishing import Answer, Desk, drive
 from hookline_sender.recording import Outlet
 from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hookline_sender.engine.records import PublishRequest
     from hookline_sender.publication import Publication
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from hookline_shared.raw import AnyEventType, RawEventType
 
 M = TypeVar("M", bound=BaseModel)
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +52,32 @@ class _Open:
 
     def _match_again(self, requests: list[PublishRequest], answers: list[Answer], outdated: Sequence[int]) -> None:
         stale = [i for i in outdated if isinstance(answers[i], StaleRegistry)]
+        again: list[int] = []
         try:
             for i in outdated:
                 if self.desk.unread(requests[i]):
-                    self.desk.learn(requests[i], self.store.run(self.desk.reading(requests[i])))
-            matched = [i for i in stale if self._matched(requests, answers, i)]
-            for i, answer in zip(matched, self._ask([requests[i] for i in matched]) if matched else (), strict=True):
+                    entries = self.store.run(self.desk.reading(requests[i]))
+                    _own(answers, i, partial(self.desk.learn, requests[i], entries))
+            for i in stale:
+                if isinstance(answers[i], StaleRegistry) and (
+                    matched := _own(answers, i, partial(self.desk.matched, requests[i]))
+                ):
+                    requests[i] = matched
+                    again.append(i)
+            for i, answer in zip(again, self._ask([requests[i] for i in again]) if again else (), strict=True):
                 answers[i] = answer
         except HooklineError as error:
-            for i in stale:
+            for i in again or stale:
                 answers[i] = error
 
-    def _matched(self, requests: list[PublishRequest], answers: list[Answer], i: int) -> bool:
-        try:
-            requests[i] = self.desk.matched(requests[i])
-        except FanoutExceeded as exceeded:  # by this one's tenant: the others of the batch go on
-            answers[i] = exceeded
-            return False
-        return True
+
+def _own(answers: list[Answer], i: int, act: Callable[[], R]) -> R | None:
+    """What `act` gives; its error is of this one's tenant, and its answer: the others of the batch go on."""
+    try:
+        return act()
+    except HooklineError as error:
+        answers[i] = error
+        return None
 
 
 class SyncPublisher(Outlet):

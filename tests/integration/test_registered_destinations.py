@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 import pytest
+from redis.asyncio import Redis
 
 from hookline_sender import (
     Destinations,
     FanoutExceeded,
+    InvalidDestination,
     NotAllPublished,
     Publish,
     Publisher,
     SigningKey,
     SyncPublisher,
 )
+from hookline_sender.engine.layout import Layout, lane_of
 from hookline_sender.engine.records import State
 from tests.support import run
 from tests.support_customers import (
@@ -122,6 +127,29 @@ def test_a_tenant_with_too_many_destinations_fails_none_but_its_own_events(redis
                 other.publish_many(calls)
         assert [publication is not None for publication in caught.value.publications] == [False, True]
         assert isinstance(caught.value.errors[0], FanoutExceeded)
+
+    run(go())
+
+
+@pytest.mark.parametrize("written", ["nonsense", f"1 0 {lane_of('customers', 'big')} {{"])
+def test_a_registration_that_was_written_over_loses_no_event_silently(
+    redis_url: str, namespace: str, written: str
+) -> None:
+    async def go() -> None:
+        async with open_shop(redis_url, namespace) as shop, aclosing(Redis.from_url(redis_url)) as redis:
+            for name in ("big", "small"):
+                await shop.destinations.register(destination(name, tenant=name))
+            await redis.hset(Layout(namespace).key("reg:big"), "pbig", written)
+            with pytest.raises(InvalidDestination, match="'big' cannot be read"):
+                await shop.sell("1", tenant="big")
+            calls = [
+                Publish(shop.market.order_paid, Order(order_id="1"), id=name, tenant=name) for name in ("big", "small")
+            ]
+            with SyncPublisher(shop.market.plan, shop.deployment) as other, pytest.raises(NotAllPublished) as caught:
+                other.publish_many(calls)
+            assert [publication is not None for publication in caught.value.publications] == [False, True]
+            await shop.destinations.register(destination("big", tenant="big"))
+            assert await shop.sell("1", tenant="big") == ["big"]
 
     run(go())
 

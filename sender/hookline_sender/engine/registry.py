@@ -81,7 +81,9 @@ def tenant_entries(layout: Layout, tenant: str) -> Command[TenantEntries]:
 
     def parse(raw: list[bytes]) -> TenantEntries:
         pairs = zip(raw[1::2], raw[2::2], strict=True)
-        return TenantEntries(raw[0].decode(), tuple(_entry(id_.decode(), text) for id_, text in pairs))
+        return TenantEntries(
+            raw[0].decode(), tuple(_listed(id_.decode("utf-8", "replace"), text) for id_, text in pairs)
+        )
 
     return Command(script("registry"), (layout.meta,), (tenant,), parse)
 
@@ -139,6 +141,13 @@ def set_paused(layout: Layout, id: str, *, paused: bool) -> Command[None]:  # no
             raise UnknownDestination(id)
 
     return Command(script("pause" if paused else "resume"), (layout.meta,), (id,), parse)
+
+
+def _listed(id: str, text: bytes) -> Entry:  # noqa: A002 - the field's name
+    try:
+        return _entry(id, text)
+    except ValueError:  # somebody wrote over it: whoever reads the public text notices, and knows the id
+        return Entry(id, 0, paused=False, lane="", public="")
 
 
 def _found(id: str, stored: list[bytes]) -> Found | None:  # noqa: A002 - the field's name
