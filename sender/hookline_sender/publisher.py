@@ -147,7 +147,8 @@ class Publisher(Outlet):
         payload: the event's model, or bytes for a raw event.
         id: names the fact, 1-256 characters, unique per event and tenant. It is the source of the `event_id` on the
             wire. Publishing it again with the same content changes nothing and gives the same receipts, so a call
-            whose result is unknown (an error, a crash) is repeated as it was.
+            whose result is unknown (an error, a crash) is repeated as it was. Content is compared as it is sent: a
+            payload has to be written alike each time, so no sets, whose order is another one in another process.
         data_ref: instead of a payload, where the receiver finds it; `receiver.on_ref` handles such events.
         delay: seconds until the first attempt, below the deadline of every destination.
         aggregate: (id, revision) of the thing the event is about.
