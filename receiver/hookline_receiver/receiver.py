@@ -162,6 +162,10 @@ class Receiver:
         return self._register(event, by_reference=True)
 
     def _register(self, event: EventType[Any], *, by_reference: bool) -> Register[Any]:
+        given: object = event  # `@receiver.on` without parentheses would register nothing
+        if not isinstance(given, EventType):
+            message = f'on(…) takes an event, or its name and model, on("order.paid", Model), not {given!r}'
+            raise InvalidReceiver(message)
         if self._fronts:
             message = f"a WebhookMiddleware uses {self!r}: it answers by the endpoint below, a handler would never run"
             raise InvalidReceiver(message)

@@ -79,7 +79,7 @@ class Deployment:
     allow_loopback_http: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "destinations", MappingProxyType(dict(self.destinations)))
+        object.__setattr__(self, "destinations", _checked_destinations(self.destinations))
         object.__setattr__(self, "grants", _checked_grants(self.grants))
         _check_address(self.redis_url)
         if not _NAMESPACE.fullmatch(self.namespace):
@@ -170,6 +170,14 @@ def default_ref(webhook: str) -> DestinationRef:
     """
     stem = f"HOOKLINE_WEBHOOK_{webhook.upper().replace('-', '_')}"
     return DestinationRef(f"{stem}_URL", f"{stem}_KEY")
+
+
+def _checked_destinations(given: Mapping[str, object]) -> Mapping[str, object]:
+    if not all(isinstance(each, DestinationRef) for each in given.values()):  # not shown: it may be a URL, or a key
+        raise InvalidDeployment(
+            'destinations name variables: {"billing": DestinationRef("BILLING_URL", "BILLING_KEY")}'
+        )
+    return MappingProxyType(dict(given))
 
 
 def _check_address(redis_url: object) -> None:

@@ -74,6 +74,7 @@ def test_a_wrong_environment_is_refused_by_name(environ: dict[str, str], named: 
         {"namespace": ""},
         {"namespace": "a" * 65},
         {"durability": "maybe"},
+        {"destinations": {"billing": "https://billing.example/"}},
         {"grants": "publish:order.paid"},
         {"grants": {"publish order.paid"}},
         {"lease": 0.1},

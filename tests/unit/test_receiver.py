@@ -201,6 +201,13 @@ def test_a_reference_goes_to_its_own_handler() -> None:
     assert ([ref.data_ref for ref in references], len(data)) == (["s3://x"], 1)
 
 
+@pytest.mark.parametrize("event", [print, dict])
+@pytest.mark.parametrize("word", ["on", "on_ref"])
+def test_what_is_no_event_has_no_handler(word: str, event: Any) -> None:
+    with pytest.raises(InvalidReceiver, match="takes an event, or its name and model"):
+        getattr(receiver(), word)(event)
+
+
 def test_one_event_has_one_handler() -> None:
     with pytest.raises(InvalidReceiver, match="has a handler already"):
         handled_by(nothing).on("order.paid", Order)(nothing)
