@@ -14,18 +14,25 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from hookline_sender.arguments import Publish
 from hookline_sender.batching import MAX_BYTES, MAX_CALLS
 from hookline_sender.engine import commands, registry
 from hookline_sender.engine.layout import Layout
 from hookline_sender.engine.records import Published, PublishRequest
-from hookline_sender.errors import NotAllPublished, PlanMismatch, RedisUnavailable, StaleRegistry, WeakDurability
+from hookline_sender.errors import (
+    InvalidPayload,
+    NotAllPublished,
+    PlanMismatch,
+    RedisUnavailable,
+    StaleRegistry,
+    WeakDurability,
+)
 from hookline_sender.publication import Composer, Publication
 from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hookline_sender.arguments import Publish
     from hookline_sender.deployment import Deployment
     from hookline_sender.engine.commands import Command
     from hookline_sender.engine.registry import TenantEntries
@@ -99,6 +106,10 @@ class Desk:
         return self._publications(requests, answers)
 
     def _numbered(self, number: int, call: Publish) -> PublishRequest:
+        given: object = call  # callers without a type checker
+        if not isinstance(given, Publish):
+            kind = type(given).__name__
+            raise InvalidPayload(f"publish_many takes Publish(event, payload, id=…), and number {number} is a {kind}")
         try:
             return self.request(call)
         except HooklineError as error:

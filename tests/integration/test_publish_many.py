@@ -116,6 +116,14 @@ def test_all_are_checked_before_any_is_sent(redis_url: str, namespace: str, outc
 
 
 @BOTH
+def test_what_is_no_call_is_refused_by_its_number(redis_url: str, namespace: str, outcomes: Outcomes) -> None:
+    calls: list[Any] = [order(1), (ORDER_PAID, Order(order_id="2"))]
+    (refused,) = outcomes(deployment_on(redis_url, namespace), calls)
+    assert isinstance(refused, InvalidPayload)
+    assert "number 1 is a tuple" in str(refused)
+
+
+@BOTH
 def test_a_missing_grant_is_found_before_anything_is_sent(redis_url: str, namespace: str, outcomes: Outcomes) -> None:
     (refused,) = outcomes(deployment_on(redis_url, namespace, grants=set()), [order(1)])
     assert type(refused) is NotGranted
