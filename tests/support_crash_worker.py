@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from hookline_sender import Worker
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
     from hookline_sender.egress.transport import Headers, WireResponse
-
-BLOCKED = 4.5  # seconds: longer than a lease
 
 
 class Sends(HttpxTransport):
@@ -57,14 +54,14 @@ class Sends(HttpxTransport):
 
 
 class Blocks(Sends):
-    """Blocks the whole event loop before the first request, once."""
+    """Blocks the whole event loop before the first request, once, until it is told a line."""
 
     blocked = False
 
     async def before(self, number: int, on_sent: Callable[[], None]) -> None:
         if not self.blocked:
             self.blocked = True
-            time.sleep(BLOCKED)  # noqa: ASYNC251 - blocking is the point
+            sys.stdin.readline()
 
 
 class Dies(Sends):

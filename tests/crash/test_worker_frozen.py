@@ -79,9 +79,12 @@ def test_a_worker_whose_loop_was_blocked_past_its_leases_sends_nothing(
     namespace = engine.layout.namespace
     ids = run(publish_parcels(redis_url, namespace, range(PARCELS)))
     with worker_process(redis_url, namespace, depot_at(endpoint.url("blocked")), "blocks") as blocked:
+        assert blocked.stdin is not None
         eventually(lambda: len(engine.dump().get("leases", {})) == PARCELS)
         finished_by_another(engine, redis_url, endpoint)
-        eventually(lambda: engine.counters().get("settle_lost") == PARCELS)
+        blocked.stdin.write("go on\n")
+        blocked.stdin.flush()
+        eventually(lambda: engine.counters().get("settle_lost") == PARCELS, limit=30)
         stop(blocked)
     assert endpoint.of("blocked") == []
     assert len(endpoint.of("other")) == PARCELS
