@@ -73,7 +73,7 @@ def test_a_frozen_worker_sends_nothing_and_changes_nothing_once_its_leases_were_
     assert faults(engine) == []
 
 
-def test_a_worker_whose_loop_was_blocked_past_its_leases_sends_nothing(
+def test_a_worker_whose_loop_was_blocked_past_its_leases_sends_nothing(  # cases: A06
     engine: Engine, redis_url: str, endpoint: RawEndpoint
 ) -> None:
     namespace = engine.layout.namespace

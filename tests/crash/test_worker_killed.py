@@ -63,7 +63,7 @@ def test_an_idle_worker_takes_over_from_a_killed_one_without_any_traffic(
     assert faults(engine) == []
 
 
-def test_a_task_that_kills_every_worker_ends_as_worker_lost_and_the_others_are_delivered(  # cases: A08
+def test_a_task_that_kills_every_worker_ends_as_worker_lost_and_the_others_are_delivered(  # cases: A08 A10
     engine: Engine, redis_url: str, endpoint: RawEndpoint
 ) -> None:
     namespace, environ = engine.layout.namespace, depot_at(endpoint.url("depot"))

@@ -43,7 +43,7 @@ def test_only_what_never_sent_a_byte_is_given_back_by_a_stopping_worker(
     assert faults(engine) == []
 
 
-def test_a_task_is_given_back_eight_times_and_the_ninth_costs_an_attempt(
+def test_a_task_is_given_back_eight_times_and_the_ninth_costs_an_attempt(  # cases: A12
     engine: Engine, redis_url: str, endpoint: RawEndpoint
 ) -> None:
     namespace = engine.layout.namespace

@@ -69,7 +69,7 @@ def publish(engine: Engine, key: str, body: bytes = b"{}") -> commands.Command[P
 
 
 @pytest.mark.parametrize(("setting", "weak"), DRIFTS.items())
-def test_a_weak_server_is_refused_at_the_start_with_the_line_to_paste(
+def test_a_weak_server_is_refused_at_the_start_with_the_line_to_paste(  # cases: A18
     engine: Engine, own_server: EmbeddedServer, setting: str, weak: str
 ) -> None:
     engine.redis.config_set(setting, weak)

@@ -88,7 +88,7 @@ def test_retries_carry_the_same_bytes_and_a_fresh_signature(redis_url: str, name
     run(go())
 
 
-def test_one_failing_destination_repeats_nothing_at_the_others(redis_url: str, namespace: str) -> None:
+def test_one_failing_destination_repeats_nothing_at_the_others(redis_url: str, namespace: str) -> None:  # cases: A21
     plan, order_paid = shop("one", "two", "three")
     deployment = deployment_on(redis_url, namespace)
 
