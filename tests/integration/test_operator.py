@@ -144,7 +144,7 @@ def test_one_request_redrives_once_and_two_clients_at_once_make_one_attempt(redi
     run(go())
 
 
-def test_redriving_while_an_attempt_is_waiting_or_in_flight_or_done_starts_no_other(
+def test_redriving_while_an_attempt_is_waiting_or_in_flight_or_done_starts_no_other(  # cases: A42
     redis_url: str, namespace: str
 ) -> None:
     plan, order_paid = shop("billing")

@@ -269,7 +269,9 @@ def test_a_paused_destinations_tasks_wait_and_are_delivered_when_it_is_resumed(r
     run(go())
 
 
-def test_removing_cancels_what_waits_while_an_attempt_in_progress_finishes(redis_url: str, namespace: str) -> None:
+def test_removing_cancels_what_waits_while_an_attempt_in_progress_finishes(  # cases: A29
+    redis_url: str, namespace: str
+) -> None:
     async def go() -> None:
         async with (
             open_shop(redis_url, namespace, concurrency=1) as shop,
