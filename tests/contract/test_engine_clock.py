@@ -222,6 +222,7 @@ def test_deadlines_run_behind_a_destination_that_is_at_its_cap(engine: Engine) -
     engine.advance(61)
     engine.turn()
     late(engine, "b")
+    assert engine.inspect(engine.id_of("a", lane)).state is State.RUNNING
 
 
 def test_deadlines_run_in_a_paused_destination(engine: Engine) -> None:

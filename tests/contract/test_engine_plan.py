@@ -68,6 +68,7 @@ def test_an_old_process_that_starts_again_amid_a_deploy_takes_nothing_from_the_n
     engine.publish("b")
     engine.publish("c", Lane("one", "audit"), plan=GROWN)
     engine.bind(GROWN)
+    assert engine.counters()["open"] == 3
 
 
 def test_going_back_to_a_plan_of_the_same_bindings_lasts(engine: Engine) -> None:
@@ -108,6 +109,7 @@ def test_dead_letters_of_a_binding_do_not_keep_it(engine: Engine) -> None:
     engine.advance(2)
     engine.claim()
     engine.bind(OTHER)
+    assert len(engine.dump()["dead"]) == 1
 
 
 def test_another_layout_is_refused_and_changes_nothing(engine: Engine) -> None:

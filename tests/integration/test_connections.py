@@ -87,6 +87,7 @@ def test_closing_the_transport_closes_every_connection() -> None:
                 await asyncio.gather(*(send(there.url, transport=used) for _ in range(3)))
             await used.aclose()
             await there.is_left()
+            assert there.connections == 3
 
     run(go())
 

@@ -72,6 +72,7 @@ def test_the_settings_in_code_run_below_the_command(folder: Path) -> None:
     environ = {"HOOKLINE_REDIS_URL": "unix:///nowhere.invalid"}
     with hookline("worker", "production:worker", cwd=folder, environ=environ) as worker:
         said(worker, "waiting for Redis")
+        assert worker.poll() is None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -197,7 +197,8 @@ def test_settings_that_drift_stop_claims_until_they_are_repaired(namespace: str)
                 await command(running.url, "CONFIG SET", "appendfsync", "no")
                 await until(lambda: answer(ledger), lambda claim: isinstance(claim, WeakDurability))
                 await command(running.url, "CONFIG SET", "appendfsync", "always")
-                await until(lambda: answer(ledger), lambda claim: isinstance(claim, Claimed))
+                repaired = await until(lambda: answer(ledger), lambda claim: isinstance(claim, Claimed))
+                assert isinstance(repaired, Claimed)
 
     run(go())
 
@@ -241,7 +242,7 @@ def test_a_ledger_shared_by_two_receivers_closes_with_the_last(redis_url: str, n
 def test_a_ledger_serves_one_loop_after_another(redis_url: str, namespace: str) -> None:  # cases: A73
     async def once() -> None:
         async with ledger.opened():
-            await handled(ledger)
+            assert await ledger.find(await handled(ledger)) == Done(204)
 
     ledger = RedisLedger(redis_url, namespace=namespace)
     run(once())

@@ -149,9 +149,9 @@ def test_the_name_of_an_event_that_the_webhook_lacks_is_refused(redis_url: str, 
 
 def test_a_key_that_does_not_fit_the_profile_is_refused(redis_url: str, namespace: str) -> None:
     pair = SigningKey.generate_ed25519()
-    refused(redis_url, namespace, destination(), InvalidSigningKey, signing_key=pair)
     standard = destination(profile="svix")
-    refused(redis_url, namespace, standard, InvalidSigningKey, signing_key=pair.public())
+    assert refused(redis_url, namespace, destination(), InvalidSigningKey, signing_key=pair)
+    assert refused(redis_url, namespace, standard, InvalidSigningKey, signing_key=pair.public())
 
 
 def test_a_webhook_that_is_not_for_subscribers_takes_no_destinations(redis_url: str, namespace: str) -> None:

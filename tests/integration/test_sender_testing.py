@@ -44,7 +44,7 @@ def test_a_worker_that_started_before_the_block_does_not_wait_either(redis_url: 
             async with worker.background():
                 with without_backoff():
                     await publish(plan, deployment, order_paid, 1)
-                    await endpoint.received(3)
+                    assert len(await endpoint.received(3)) == 3
 
     run(go())
 

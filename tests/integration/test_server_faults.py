@@ -115,6 +115,7 @@ def test_a_worker_that_starts_while_a_script_holds_the_server_waits_for_it(names
                 async with held_by_a_script(redis.url):
                     await stack.enter_async_context(worker.background())
                 await reached(deployment, delivery_id, State.COMPLETED)
+            assert len(billing.requests) == 1
 
     with server() as redis:
         run(go(redis))
@@ -173,7 +174,7 @@ def test_an_idle_worker_finds_the_new_master_too(namespace: str) -> None:
                 proxy.lead_to(replica.url)
                 await asyncio.to_thread(failed_over, master, replica)
                 await publish(PLAN, deployment_on(replica.url, namespace), ORDER_PAID, 1)
-                await billing.received(1)
+                assert len(await billing.received(1)) == 1
 
     with EmbeddedServer.start(extra={"loglevel": "notice"}, port=True) as master, replica_of(master) as replica:
         run(go(master, replica), timeout=60)

@@ -344,6 +344,8 @@ def test_a_wait_ends_by_itself_also_while_the_server_is_away(namespace: str) -> 
                 own.kill()
                 await store.wait_wake(0.05)
                 await store.wait_wake(0.05)
+                with pytest.raises(RedisUnavailable):
+                    await store.run(commands.reap(engine.layout))
 
         run(go())
         engine.redis.close()
