@@ -280,7 +280,9 @@ class TurnLoop:
 
 
 def _report(task: ClaimedTask, dead: Dead) -> None:
-    reason = dead.detail or (f"status {dead.status}" if dead.status else "no answer")
+    reason = f"status {dead.status}" if dead.status else "no answer"
+    if dead.location:
+        reason += f" to …{dead.location}: register that URL"
     log.warning(
         "%s to %s is a dead letter after attempt %d: %s, %s",
         task.delivery_id,

@@ -2,7 +2,7 @@
 
     2xx ─────────────────────────────▶ Delivered
     no whole answer, 429, 5xx ───────▶ Retry
-    anything else, 3xx included ─────▶ Dead
+    anything else, 3xx included ─────▶ Dead    410 also says that the destination wants nothing any more
 
 Who asked for the attempt settles the outcome; nothing here waits or repeats.
 """
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
@@ -30,9 +32,12 @@ if TYPE_CHECKING:
 
 _TOO_MANY, _UNAVAILABLE = 429, 503
 _SUCCESS, _SERVER_ERROR = range(200, 300), range(500, 600)
+_STATUS_CODES: Final = {409: "receiver_conflict", 410: "gone", _TOO_MANY: "http_429"}
 _SECONDS: Final = re.compile(rb"[0-9]{1,10}")
+# The form that RFC 9110 5.6.7 has senders write; whoever writes another gets the usual backoff.
+_DATE: Final = re.compile(rb"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
 _UNPRINTABLE: Final = re.compile(r"[^\x21-\x7e]")
-_SHOWN_PATH: Final = 200  # characters of a redirect's path in a detail
+_SHOWN_PATH: Final = 200  # characters of a redirect's path that are kept
 
 _CODES: Final[dict[FailureKind, str]] = {
     "url": "misconfigured",
@@ -82,24 +87,23 @@ async def attempt(
         )
     except TransportFailed as failure:
         return Retry(failure_code(failure), _since(started), failure.status or 0)
-    return classify(response, policy, _since(started))
+    duration_ms = _since(started)
+    return classify(response, policy, duration_ms, now_ms=timestamp_ms + duration_ms)
 
 
-def classify(response: WireResponse, policy: DeliveryPolicy, duration_ms: int) -> Outcome:
-    """What an answer means. A detail never holds a query."""
+def classify(response: WireResponse, policy: DeliveryPolicy, duration_ms: int, *, now_ms: int) -> Outcome:
+    """What an answer that came at Unix time `now_ms` means. Of a redirect's location only the path is kept."""
     status = response.status
     if status in _SUCCESS:
         return Delivered(status, duration_ms)
     if status == _TOO_MANY or status in _SERVER_ERROR or status in policy.retry_statuses:
-        return Retry(status_code(status), duration_ms, status, retry_after(response))
-    return Dead(status_code(status), duration_ms, status, _detail(response))
+        return Retry(status_code(status), duration_ms, status, retry_after(response, now_ms))
+    return Dead(status_code(status), duration_ms, status, _location(response))
 
 
 def status_code(status: int) -> str:
     """The failure code of an answer that is not 2xx."""
-    if status == _TOO_MANY:
-        return "http_429"
-    return {3: "redirect", 4: "http_4xx", 5: "http_5xx"}.get(status // 100, "http_other")
+    return _STATUS_CODES.get(status) or {3: "redirect", 4: "http_4xx", 5: "http_5xx"}.get(status // 100, "http_other")
 
 
 def failure_code(failure: TransportFailed) -> str:
@@ -109,17 +113,29 @@ def failure_code(failure: TransportFailed) -> str:
     return _CODES[failure.kind]
 
 
-def retry_after(response: WireResponse) -> float | None:
-    """Seconds that a 429 or 503 asks to wait; None when it does not, or not in seconds (RFC 9110 10.2.3).
+def retry_after(response: WireResponse, now_ms: int) -> float | None:
+    """Seconds from Unix time `now_ms` that a 429 or 503 asks to wait; None when it does not (RFC 9110 10.2.3).
 
-    Exactly one header of at most ten ASCII digits; a date or anything else is ignored.
+    Exactly one header, of at most ten ASCII digits or an HTTP date, which may be in the past: 0. All else is ignored.
     """
     if response.status not in (_TOO_MANY, _UNAVAILABLE):
         return None
     values = [value.strip(b" \t") for name, value in response.headers if name == b"retry-after"]
-    if len(values) != 1 or not _SECONDS.fullmatch(values[0]):
+    if len(values) != 1:
         return None
-    return float(values[0])
+    if _SECONDS.fullmatch(values[0]):
+        return float(values[0])
+    until = _http_date(values[0])
+    return None if until is None else max(0.0, until - now_ms / 1000)
+
+
+def _http_date(value: bytes) -> float | None:
+    if not _DATE.fullmatch(value):
+        return None
+    try:
+        return parsedate_to_datetime(value.decode("ascii")).replace(tzinfo=UTC).timestamp()
+    except (ValueError, OverflowError):  # like the 31st of February
+        return None
 
 
 def _headers(
@@ -138,13 +154,10 @@ def _headers(
     return [content_type, (b"user-agent", _user_agent()), *destination.headers, *signed]
 
 
-def _detail(response: WireResponse) -> str:
+def _location(response: WireResponse) -> str:
     if response.status // 100 != 3:  # noqa: PLR2004 - the class of redirects
-        return f"answered {response.status}"
-    for name, value in response.headers:
-        if name == b"location" and (path := _path(value)):
-            return f"answered {response.status} to …{path}: register that URL"
-    return f"answered {response.status}, which is never followed"
+        return ""
+    return next((_path(value) for name, value in response.headers if name == b"location"), "")
 
 
 def _path(location: bytes) -> str:

@@ -141,3 +141,11 @@ def test_an_id_that_never_existed_is_unknown(engine: Engine) -> None:
         engine.inspect("A" * 38)
     with pytest.raises(UnknownDelivery, match="38 characters"):
         engine.inspect("nonsense")
+
+
+def test_the_history_of_a_redirect_shows_the_path_it_named(engine: Engine) -> None:
+    engine.publish("a")
+    engine.settle(engine.one(), Dead("redirect", 1, 307, "/hooks/shop/"))
+    [line] = engine.inspect(engine.id_of("a")).history
+    assert (line.code, line.status, line.location) == ("redirect", 307, "/hooks/shop/")
+    assert "/" not in line.worker

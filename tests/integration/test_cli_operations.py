@@ -45,10 +45,10 @@ class Shell:
         assert status == 0, err
         return json.loads(out)
 
-    def dead_letter(self, key: str = "order-1") -> str:
+    def dead_letter(self, key: str = "order-1", why: Dead = Dead("http_4xx", 12, 404)) -> str:  # noqa: B008 - frozen
         self.engine.publish(key, BILLING, body=b'{"card": "4242"}')
         task = self.engine.one()
-        self.engine.settle(task, Dead("http_4xx", 12, 404))
+        self.engine.settle(task, why)
         return task.delivery_id
 
 
@@ -57,6 +57,15 @@ def shell(tmp_path: Path, redis_url: str, namespace: str) -> Iterator[Shell]:
     made = Shell(tmp_path, redis_url, namespace)
     with closing(made.engine.redis):
         yield made
+
+
+def test_a_redirect_is_shown_with_its_path_and_whose_fault_it_is(shell: Shell) -> None:
+    delivery_id = shell.dead_letter(why=Dead("redirect", 3, 307, "/hooks/shop/"))
+    status, out, _ = shell.run("inspect", delivery_id)
+    assert (status, "redirect to:  /hooks/shop/" in out, "fault of:     the destination" in out) == (0, True, True)
+    shown = shell.json("inspect", delivery_id)
+    assert (shown["history"][0]["location"], shown["failure_class"]) == ("/hooks/shop/", "customer")
+    assert shell.json("list", "--dead")[0]["failure_class"] == "customer"
 
 
 def test_a_dead_letter_is_found_looked_at_and_redriven_once(shell: Shell) -> None:

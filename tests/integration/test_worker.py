@@ -122,7 +122,7 @@ def test_retry_after_moves_the_task_and_frees_its_slot(redis_url: str, namespace
 
 @pytest.mark.parametrize(
     ("answer", "code"),
-    [((307, {"location": "/hooks/shop/"}), "redirect"), (404, "http_4xx"), (410, "http_4xx")],
+    [((307, {"location": "/hooks/shop/"}), "redirect"), (404, "http_4xx"), (410, "gone")],
 )
 def test_an_answer_that_no_retry_cures_makes_a_dead_letter(
     redis_url: str, namespace: str, answer: Any, code: str

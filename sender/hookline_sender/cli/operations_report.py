@@ -7,19 +7,20 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from hookline_sender.engine.records import State
+from hookline_sender.operator import Cancellation, Redrive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hookline_sender.engine.records import Attempt, DeliveryRecord, ListedDelivery
-    from hookline_sender.operator import Cancellation, Redrive
 
 _HEAD = ("ID", "STATE", "WHEN", "EVENT", "DESTINATION", "TRIES", "CODE", "STATUS", "PUBLISHED AS")
 
 
 def as_json(value: DeliveryRecord | ListedDelivery | Cancellation | Redrive) -> dict[str, Any]:
-    """The fields under their own names; the state as a word, times in milliseconds."""
-    return asdict(value) | {"state": value.state.word}
+    """The fields under their own names, the state as a word, times in milliseconds, and whose fault the code is."""
+    derived = {} if isinstance(value, Cancellation | Redrive) else {"failure_class": value.failure_class}
+    return asdict(value) | {"state": value.state.word} | derived
 
 
 def details(record: DeliveryRecord) -> str:
@@ -38,6 +39,8 @@ def details(record: DeliveryRecord) -> str:
         ("failed", _time(record.failed_at_ms)),
         ("attempts", str(record.attempts)),
         ("last result", f"{record.code} {record.status or ''}".strip()),
+        ("fault of", {"customer": "the destination", "system": "the sending side", None: ""}[record.failure_class]),
+        ("redirect to", record.history[-1].location if record.history else ""),
         ("traceparent", record.traceparent),
     ]
     lines = [f"{name + ':':<14}{text}" for name, text in facts if text]

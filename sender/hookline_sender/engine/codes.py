@@ -5,7 +5,7 @@ The byte is the word's index, so the tuple only ever grows at its end. Index 0 m
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 CODES: Final[tuple[str, ...]] = (
     "",
@@ -35,9 +35,33 @@ CODES: Final[tuple[str, ...]] = (
     "destination_gone",
     "indeterminate",
     "internal_error",  # a fault of our own while making the attempt
+    # The destination answered, and these two answers mean more than a refusal.
+    "gone",  # 410: it wants nothing any more
+    "receiver_conflict",  # 409: it knows the delivery id with another body
 )
 
+FailureClass = Literal["customer", "system"]
+
+_SYSTEM: Final = frozenset(
+    {
+        *("misconfigured", "deadline_exceeded", "worker_lost", "interrupted", "indeterminate", "internal_error"),
+        "receiver_conflict",
+    }
+)
+_NONE: Final = frozenset({"", "cancelled", "destination_gone"})
+
 _BYTES: Final = {code: index for index, code in enumerate(CODES)}
+
+
+def code_class(code: str) -> FailureClass | None:
+    """Whose fault a code is: the destination's, which its owner has to mend, or the sending side's; None for no fault.
+
+    >>> code_class("tls_failed"), code_class("worker_lost"), code_class("cancelled")
+    ('customer', 'system', None)
+    """
+    if code in _NONE:
+        return None
+    return "system" if code in _SYSTEM or code not in _BYTES else "customer"
 
 
 def code_byte(code: str) -> int:
@@ -48,3 +72,15 @@ def code_byte(code: str) -> int:
 def code_text(byte: int) -> str:
     """The word of a stored byte; one written by a newer release reads as `code_<n>`."""
     return CODES[byte] if 0 <= byte < len(CODES) else f"code_{byte}"
+
+
+class Coded:
+    """What has a failure code."""
+
+    __slots__ = ()
+    code: str
+
+    @property
+    def failure_class(self) -> FailureClass | None:
+        """Whose fault the code is, see `code_class`."""
+        return code_class(self.code)

@@ -176,15 +176,15 @@ def _crowded(destination: str, setting: str, *, held: int, limit: int) -> Namesp
 
 
 def _settlement_args(settlement: Settlement) -> tuple[Arg, ...]:
-    outcome = settlement.outcome
+    outcome, location = settlement.outcome, ""
     if isinstance(outcome, Released):
-        return (settlement.delivery_id, settlement.token, "l", 0, 0, 0, 0)
+        return (settlement.delivery_id, settlement.token, "l", 0, 0, 0, 0, "")
     match outcome:
         case Delivered(status=status):
             kind, code = "o", ""
         case Retry(code=code, status=status):
             kind = "r"
-        case Dead(code=code, status=status):
+        case Dead(code=code, status=status, location=location):
             kind = "d"
         case _:
             assert_never(outcome)
@@ -197,6 +197,7 @@ def _settlement_args(settlement: Settlement) -> tuple[Arg, ...]:
         min(max(0, status), 0xFFFF),
         duration,
         max(0, settlement.delay_ms),
+        location,
     )
 
 

@@ -170,8 +170,10 @@ def _text(raw: bytes) -> str:
 
 
 def _attempt(line: str) -> Attempt:
-    number, at_ms, status, code, duration_ms, worker = line.split(" ", 5)
-    return Attempt(int(number), int(at_ms), int(status), codes.code_text(int(code)), int(duration_ms), worker)
+    number, at_ms, status, code, duration_ms, rest = line.split(" ", 5)
+    worker, _, location = rest.partition(" ")
+    word = codes.code_text(int(code))
+    return Attempt(int(number), int(at_ms), int(status), word, int(duration_ms), worker, location)
 
 
 def _recovery(line: str) -> Recovery:

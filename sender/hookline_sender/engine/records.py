@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from hookline_sender.engine.codes import Coded
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -69,12 +71,12 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """The attempt failed for good."""
+    """The attempt failed for good. `location`: the path a redirect named, visible ASCII without spaces."""
 
     code: str
     duration_ms: int
     status: int = 0
-    detail: str = ""
+    location: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ class TurnAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One line of a task's attempt history; `code` is empty for a success, `worker` is ``-`` for a lapsed lease."""
+    """One attempt. `code` is empty for a success, `worker` ``-`` for a lapsed lease, `location` a redirect's path."""
 
     number: int
     at_ms: int
@@ -183,6 +185,7 @@ class Attempt:
     code: str
     duration_ms: int
     worker: str
+    location: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +198,7 @@ class Recovery:
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryRecord:
+class DeliveryRecord(Coded):
     """One task as it stands. Times are Redis time in milliseconds.
 
     binding, destination: empty once its lane is gone. tenant, event_key (the id it was published with): empty once its
@@ -231,7 +234,7 @@ class DeliveryRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedDelivery:
+class ListedDelivery(Coded):
     """One line of a list; the fields mean what they mean in `DeliveryRecord`.
 
     at_ms: when a dead letter failed, or the publication of an ended task was done with; None while it is unfinished.

@@ -27,7 +27,7 @@ local function settle_one(s, now, worker, touched, ended)
   end
   r.flags = with_streak(r.flags, 0)
   r.code, r.status, r.duration = s.code, s.status, s.duration
-  if s.kind ~= 'o' or has(r.flags, F_HISTORY) then remember(t, r, now, worker) end
+  if s.kind ~= 'o' or has(r.flags, F_HISTORY) then remember(t, r, now, worker, s.location) end
   if s.kind == 'o' then return finish(t, r, COMPLETED, now) end
   if s.kind == 'd' and not has(r.flags, F_CANCEL) then return finish(t, r, FAILED, now) end
   return retry_or_end(t, r, s.delay, CODES.deadline_exceeded, now)
@@ -35,9 +35,9 @@ end
 
 local function settle_all(first, n, now, worker)
   local words, free, touched, ended = {}, {}, {}, {}
-  for i = first, first + (n - 1) * 7, 7 do
+  for i = first, first + (n - 1) * 8, 8 do
     local s = { did = ARGV[i], token = ARGV[i + 1], kind = ARGV[i + 2], code = tonumber(ARGV[i + 3]),
-                status = tonumber(ARGV[i + 4]), duration = tonumber(ARGV[i + 5]), delay = tonumber(ARGV[i + 6]) }
+                status = tonumber(ARGV[i + 4]), duration = tonumber(ARGV[i + 5]), delay = tonumber(ARGV[i + 6]), location = ARGV[i + 7] }
     local word = guarded(string.sub(s.did, 23), now, settle_one, s, now, worker, touched, ended) or 'broken'
     if word == 'lost' then count('settle_lost', 1) end
     -- A lease that could not be settled stays, so that it lapses and is tried again.

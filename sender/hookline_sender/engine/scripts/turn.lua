@@ -1,6 +1,6 @@
 -- Settle the last batch and claim the next: one round trip and one fsync instead of two. Sent twice, it answers from
 -- what W:<worker> remembers, so a lost reply neither loses nor doubles a claim.
--- ARGV: fingerprint, worker, sequence, token, slots, lease ms, bindings n, names…, settlements n, 7 fields each…
+-- ARGV: fingerprint, worker, sequence, token, slots, lease ms, bindings n, names…, settlements n, 8 fields each…
 local MAX_BYTES, SHARE, DRAIN, SWEEP = 1048576, 16, 64, 64
 local fingerprint, worker, sequence, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local slots, lease, bindings = math.min(tonumber(ARGV[5]), 64), tonumber(ARGV[6]), {}
