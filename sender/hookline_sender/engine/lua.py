@@ -70,7 +70,7 @@ def script(name: str) -> Script:
     flags = _FLAGS.get(name, "allow-oom")
     numbers = ", ".join(f"{code} = {codes.code_byte(code)}" for code in _ENGINE_CODES)
     parts = [f"#!lua flags={flags}" if flags else "#!lua", f"local CODES = {{ {numbers} }}"]
-    parts += [(folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", *_PARTS[name])]
+    parts += [(folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", "lanes", *_PARTS[name])]
     source = "\n".join(parts)
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
