@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from hookline_sender.engine.commands import Command
     from hookline_sender.engine.records import DeliveryRecord, ListPage, Published, Redriven, TurnAnswer
+    from hookline_sender.policy import Ordering
 
 R = TypeVar("R")
 
@@ -63,7 +64,7 @@ class Lane:
 
     name: str
     binding: str = "billing"
-    ordered: bool = False
+    ordering: Ordering = "unordered"
     cap: int = 50
     deadline: float = DAY
     config: int = 0
@@ -74,7 +75,7 @@ class Lane:
 
     def target(self) -> Target:
         return Target(
-            self.id, self.binding, self.name, self.ordered, round(self.deadline * 1000), self.cap, self.config
+            self.id, self.binding, self.name, self.ordering, round(self.deadline * 1000), self.cap, self.config
         )
 
 

@@ -90,7 +90,7 @@ class Model:
         assert task.until is None, "a leased task was claimed"
         assert task.due_ms - self.ahead_ms <= now < task.deadline_ms, "claimed too early or too late"
         assert self.in_flight(task.lane) < task.lane.cap, "over the cap of its destination"
-        if task.lane.ordered:
+        if task.lane.ordering == "binding":
             before = [other for other in self.of(task.lane) if other.open and other.order < task.order]
             assert all(other.deadline_ms <= now for other in before), "out of order"
         task.attempts, task.fence = task.attempts + 1, task.fence + 1

@@ -64,7 +64,7 @@ class Registry:
         """Publish to all of a tenant's destinations, as it is or as it was `seen`."""
         known = seen or self.tenant(tenant)
         targets = tuple(
-            Target(each.lane, "billing", each.id, False, round(DAY * 1000), cap, each.version, each.paused)  # noqa: FBT003
+            Target(each.lane, "billing", each.id, "unordered", round(DAY * 1000), cap, each.version, each.paused)
             for each in known.entries
         )
         request = self.engine.request(key, delay=delay, targets=targets, tenants=((tenant, known.revision),))

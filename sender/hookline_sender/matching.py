@@ -125,7 +125,7 @@ def target_of(webhook: Webhook, subscriber: Subscriber) -> Target:
         lane=subscriber.lane,
         binding=webhook.name,
         destination=subscriber.id,
-        ordered=webhook.policy.ordering == "binding",
+        ordering=webhook.policy.ordering,
         deadline_ms=round(webhook.policy.deadline * 1000),
         concurrency=concurrency_of(webhook, subscriber.subscription.concurrency),
         config=subscriber.version,
@@ -134,7 +134,7 @@ def target_of(webhook: Webhook, subscriber: Subscriber) -> Target:
 
 
 def concurrency_of(webhook: Webhook, own: int | None) -> int:
-    """Attempts at once to a destination that may have set its own number; an ordered webhook has one."""
-    if own is None or webhook.policy.ordering != "unordered":
+    """Attempts at once to a destination that may have set its own number; one in order of its binding has one."""
+    if own is None or webhook.policy.ordering == "binding":
         return webhook.concurrency
     return own

@@ -36,7 +36,7 @@ class Webhook:
     """One declared webhook; its binding and its static destination carry its name.
 
     events: names of the events it receives; empty means all of the plan.
-    concurrency: attempts in flight to one destination, over all workers, 1-1024. Ordered webhooks have one.
+    concurrency: attempts in flight to one destination, over all workers, 1-1024. With ordering="binding" it is one.
     subscribers: it has no destination of its own but every registered one that subscribes; see Destinations.
     profile: how requests are signed: `axiom`, `standard-webhooks` or `svix`; see hookline_shared.profiles.
     """
@@ -114,7 +114,7 @@ class Plan:
         self._check_webhook(name, concurrency)
         get_profile(profile)
         chosen = policy or DeliveryPolicy()
-        if chosen.ordering != "unordered":
+        if chosen.ordering == "binding":
             concurrency = 1
         for event_type in events:
             self._adopt(event_type)

@@ -13,13 +13,13 @@ import math
 import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast, get_args
 
 from hookline_sender.errors import InvalidPlan
 
-Ordering = Literal["unordered", "binding"]
+Ordering = Literal["unordered", "binding", "aggregate"]
+OnDead = Literal["skip", "block"]
 
-ORDERINGS: Final[tuple[Ordering, ...]] = ("unordered", "binding")
 SHORT_PATIENCE: Final = 120.0
 """Seconds of backoff under which a policy warns: a receiver's deploy takes about as long."""
 
@@ -39,7 +39,10 @@ class DeliveryPolicy:
     timeout: at most 30 s for one attempt, from connecting to the end of the answer.
     replay_window: freshness promised to receivers; above `timeout`, or a slow attempt would arrive stale.
     retry_statuses: 4xx statuses to retry besides 429 and 5xx, which always are.
-    ordering: "binding" delivers one at a time in publish order.
+    ordering: "binding" delivers one at a time in publish order, "aggregate" one at a time of each aggregate id, while
+        different aggregates, and events without one, do not wait for each other.
+    on_dead: whether a dead letter of an ordered webhook lets those behind it go on ("skip"), or holds them until it
+        is redriven, cancelled or expires ("block").
 
     Raises InvalidPlan; warns HooklineWarning when the waits add up to less than two minutes.
     """
@@ -53,6 +56,7 @@ class DeliveryPolicy:
     replay_window: float = 300.0
     retry_statuses: tuple[int, ...] = ()
     ordering: Ordering = "unordered"
+    on_dead: OnDead = "skip"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "retry_statuses", _statuses(self.retry_statuses))
@@ -137,8 +141,14 @@ def _check(policy: DeliveryPolicy) -> None:
             f"timeout={policy.timeout:g} is not below replay_window={policy.replay_window:g}: "
             "an attempt could arrive when its signature is already stale"
         )
-    if policy.ordering not in ORDERINGS:
-        raise InvalidPlan(f"ordering={policy.ordering!r} is none of {', '.join(ORDERINGS)}")
+    if policy.ordering not in get_args(Ordering):
+        raise InvalidPlan(f"ordering={policy.ordering!r} is none of {', '.join(get_args(Ordering))}")
+    if policy.on_dead not in get_args(OnDead):
+        raise InvalidPlan(f"on_dead={policy.on_dead!r} is none of {', '.join(get_args(OnDead))}")
+    if policy.on_dead == "block" and policy.ordering == "unordered":
+        raise InvalidPlan(
+            'on_dead="block" needs an ordering: nothing waits behind a dead letter of an unordered webhook'
+        )
 
 
 def _statuses(given: object) -> tuple[int, ...]:

@@ -224,7 +224,7 @@ def _targets(webhooks: tuple[Webhook, ...]) -> tuple[Target, ...]:
             lane=lane_of(webhook.name, webhook.name),
             binding=webhook.name,
             destination=webhook.name,
-            ordered=webhook.policy.ordering == "binding",
+            ordering=webhook.policy.ordering,
             deadline_ms=round(webhook.policy.deadline * 1000),
             concurrency=webhook.concurrency,
         )

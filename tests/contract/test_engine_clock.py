@@ -236,7 +236,7 @@ def test_deadlines_run_in_a_paused_destination(engine: Engine) -> None:
 
 def test_deadlines_run_behind_a_head_that_waits(bound: Bound) -> None:
     engine = bound(billing=ORDERED)
-    lane = Lane("one", ordered=True, cap=1)
+    lane = Lane("one", ordering="binding", cap=1)
     engine.publish("a", lane, delay=HOUR)
     engine.publish("b", replace(lane, deadline=30))
     engine.publish("c", lane)

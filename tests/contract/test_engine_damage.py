@@ -131,7 +131,7 @@ def test_a_publication_that_meets_damage_before_its_first_write_writes_nothing(d
 
 def test_a_damaged_ordered_lane_holds_its_order_until_it_is_mended(bound: Bound) -> None:
     engine = bound(damaged=True, billing=ORDERED)
-    lane = Lane("one", ordered=True, cap=1)
+    lane = Lane("one", ordering="binding", cap=1)
     for key in ("a", "b"):
         engine.publish(key, lane)
     before = damage(engine, "q:" + lane.id)

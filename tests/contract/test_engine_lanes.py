@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     Bound = Callable[..., Engine]
 
 FAILED = Retry("http_5xx", 12, 503)
-ONE = Lane("one", ordered=True, cap=1)
-TWO = Lane("two", ordered=True, cap=1)
+ONE = Lane("one", ordering="binding", cap=1)
+TWO = Lane("two", ordering="binding", cap=1)
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_lapsed_lease_keeps_the_head(ordered: Engine) -> None:
 
 @pytest.mark.parametrize("lane", [ONE, Lane("one", cap=1)])
 def test_a_release_keeps_the_position(bound: Bound, lane: Lane) -> None:
-    engine = bound(billing=ORDERED if lane.ordered else POLICY)
+    engine = bound(billing=ORDERED if lane.ordering == "binding" else POLICY)
     for key in ("a", "b", "c"):
         engine.publish(key, lane)
     engine.settle(engine.one(), Released())

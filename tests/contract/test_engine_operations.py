@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FAILED = Retry("http_5xx", 12, 503)
 DEAD = Dead("http_4xx", 3, 404)
-ONE = Lane("one", ordered=True, cap=1)
+ONE = Lane("one", ordering="binding", cap=1)
 UNKNOWN = "x" * 38
 
 

@@ -101,7 +101,7 @@ def test_a_binding_whose_tasks_all_ended_can_be_changed_and_the_old_plan_is_refu
     engine.bind(changed)
     with pytest.raises(PlanMismatch):
         engine.publish("b")
-    engine.publish("b", Lane("one", ordered=True, cap=1), plan=changed)
+    engine.publish("b", Lane("one", ordering="binding", cap=1), plan=changed)
 
 
 def test_dead_letters_of_a_binding_do_not_keep_it(engine: Engine) -> None:

@@ -178,5 +178,5 @@ def test_a_plan_with_thousands_of_events_is_bound_and_published(bound: Bound) ->
     for number in range(4_500):
         plan.event(f"event.{number}", Fact)
     engine.bind(plan)
-    engine.send(engine.request("a", Lane("one", ordered=True), plan=plan, event_index=4_500))
+    engine.send(engine.request("a", Lane("one", ordering="binding"), plan=plan, event_index=4_500))
     assert engine.inspect(engine.id_of("a")).event == "event.4499"

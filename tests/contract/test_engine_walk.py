@@ -28,8 +28,8 @@ ORDERED = DeliveryPolicy(attempts=3, backoff=60.0, jitter=0.0, ordering="binding
 LANES = (
     Lane("wide", "billing", cap=3),
     Lane("narrow", "billing", cap=1),
-    Lane("first", "audit", ordered=True, cap=1),
-    Lane("second", "audit", ordered=True, cap=1),
+    Lane("first", "audit", ordering="binding", cap=1),
+    Lane("second", "audit", ordering="binding", cap=1),
 )
 OUTCOMES: tuple[Outcome, ...] = (OK, Retry("http_5xx", 1, 500), Dead("http_4xx", 1, 404), Released())
 
@@ -57,7 +57,7 @@ class Walk(RuleBasedStateMachine):
         deadline=st.sampled_from([150, 1000, 1000]),
     )
     def publish(self, key: str, lanes: list[Lane], delay: int, deadline: int) -> None:
-        targets = [Lane(lane.name, lane.binding, lane.ordered, lane.cap, deadline) for lane in lanes]
+        targets = [Lane(lane.name, lane.binding, lane.ordering, lane.cap, deadline) for lane in lanes]
         request = self.engine.request(key, *targets, delay=delay)
         answer = self.engine.send(request)
         if key in self.published:

@@ -20,6 +20,7 @@ plan.webhook("billing", concurrency=5, policy=policy, profile="svix")
 DeliveryPolicy(3)  # E: settings are keywords
 DeliveryPolicy(attempts="3")  # E: a number
 DeliveryPolicy(ordering="fifo")  # E: no such ordering
+DeliveryPolicy(ordering="aggregate", on_dead="stop")  # E: no such way to go on
 policy.attempts = 4  # E: frozen
 deployment = Deployment(
     "redis://127.0.0.1",

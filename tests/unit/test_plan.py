@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from pydantic import BaseModel
 
 from hookline_sender import DeliveryPolicy, EventType, HooklineError, InvalidPlan, Plan, UnboundEvent
 from hookline_sender.engine.codes import CODES, code_byte, code_text
+
+if TYPE_CHECKING:
+    from hookline_sender.policy import Ordering
 
 
 class OrderPaid(BaseModel):
@@ -77,8 +82,10 @@ def test_a_webhook_is_declared_once_with_a_sane_concurrency_and_a_known_profile(
         plan.webhook("mailing", profile="smoke")
 
 
-def test_an_ordered_webhook_delivers_one_at_a_time() -> None:
-    assert plan_with("a", policy=DeliveryPolicy(ordering="binding")).webhooks["billing"].concurrency == 1
+@pytest.mark.parametrize(("ordering", "concurrency"), [("unordered", 7), ("binding", 1), ("aggregate", 7)])
+def test_only_a_webhook_in_order_of_its_binding_delivers_one_at_a_time(ordering: Ordering, concurrency: int) -> None:
+    plan = plan_with("a", concurrency=7, policy=DeliveryPolicy(ordering=ordering))
+    assert plan.webhooks["billing"].concurrency == concurrency
 
 
 def test_policies_and_models_do_not_change_the_fingerprint() -> None:
@@ -95,8 +102,8 @@ def test_the_order_of_declaration_does_not_change_the_fingerprint() -> None:
 def test_events_bindings_and_orderings_change_the_fingerprint() -> None:
     more = plan_with("a")
     more.webhook("mailing")
-    ordered = plan_with("a", policy=DeliveryPolicy(ordering="binding"))
-    plans = [plan_with("a"), plan_with("b"), plan_with("a", "b"), more, ordered]
+    ordered = [plan_with("a", policy=DeliveryPolicy(ordering=each)) for each in ("binding", "aggregate")]
+    plans = [plan_with("a"), plan_with("b"), plan_with("a", "b"), more, *ordered]
     assert len({plan.fingerprint for plan in plans}) == len(plans)
     assert all(len(bytes.fromhex(plan.fingerprint)) == 8 for plan in plans)
 

@@ -85,6 +85,8 @@ def test_default_jitter_spreads_a_herd_at_the_cap_too() -> None:  # cases: A33
         {"retry_statuses": ("408",)},
         {"retry_statuses": 90},
         {"ordering": "fifo"},
+        {"on_dead": "stop", "ordering": "binding"},
+        {"on_dead": "block"},
     ],
     ids=str,
 )
@@ -108,7 +110,7 @@ def test_two_minutes_of_backoff_do_not_warn() -> None:
 
 def test_a_stored_policy_comes_back_equal_and_silent() -> None:
     with pytest.warns(HooklineWarning):
-        policy = DeliveryPolicy(attempts=3, backoff=1.0, retry_statuses=(425, 408), ordering="binding")
+        policy = DeliveryPolicy(attempts=3, backoff=1.0, retry_statuses=(425, 408), ordering="binding", on_dead="block")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert decode_policy(encode_policy(policy)) == policy

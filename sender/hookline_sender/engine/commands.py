@@ -6,12 +6,11 @@ An async and a sync store run the same commands. Every script sent twice changes
 
 from __future__ import annotations
 
-import hashlib
 from itertools import chain
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from hookline_sender.engine import codes
-from hookline_sender.engine.layout import LAYOUT_VERSION, Layout
+from hookline_sender.engine.layout import LAYOUT_VERSION, Layout, aggregate_of
 from hookline_sender.engine.lua import Arg, Command, script
 from hookline_sender.engine.operations import cancel, inspect, list_, redrive, valid_delivery_id
 from hookline_sender.engine.packing import pack_envelope, pack_trace, unpack_envelope, unpack_trace
@@ -31,7 +30,9 @@ from hookline_sender.errors import IdentityConflict, NamespaceFull, PlanMismatch
 from hookline_sender.policy import DeliveryPolicy, decode_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from hookline_sender.policy import Ordering
 
 __all__ = [
     "Command",
@@ -48,6 +49,8 @@ __all__ = [
     "turn",
     "valid_delivery_id",
 ]
+
+_MODES: Final[Mapping[Ordering, str]] = {"unordered": "0", "binding": "1", "aggregate": "2"}  # how a lane stores it
 
 
 class RevisionUnknown(PlanMismatch):
@@ -103,9 +106,7 @@ def _unbound(layout: Layout) -> PlanMismatch:
 
 
 def _publish_args(request: PublishRequest) -> tuple[Arg, ...]:
-    aggregate = b"\0" * 8
-    if request.aggregate is not None:
-        aggregate = hashlib.blake2b(request.aggregate[0].encode(), digest_size=8).digest()
+    aggregate = b"\0" * 8 if request.aggregate is None else aggregate_of(request.tenant, request.aggregate[0])
     args: list[Arg] = [
         request.pid,
         request.nonce,
@@ -121,9 +122,9 @@ def _publish_args(request: PublishRequest) -> tuple[Arg, ...]:
         *(part for pair in request.tenants for part in pair),
     ]
     for target in request.targets:
-        cap = 1 if target.ordered else target.concurrency
-        ordered = "1" if target.ordered else "0"
-        args += [target.lane, target.binding, target.destination, ordered, target.deadline_ms, cap]
+        cap = 1 if target.ordering == "binding" else target.concurrency
+        mode = _MODES[target.ordering]
+        args += [target.lane, target.binding, target.destination, mode, target.deadline_ms, cap]
         args += [target.config, "1" if target.paused else "0"]
     return tuple(args)
 

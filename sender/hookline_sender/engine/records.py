@@ -11,6 +11,8 @@ from hookline_sender.engine.codes import Coded
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hookline_sender.policy import Ordering
+
 
 class State(IntEnum):
     """A task's state as stored in its packed record."""
@@ -94,7 +96,7 @@ class Target:
     lane: str
     binding: str
     destination: str
-    ordered: bool
+    ordering: Ordering
     deadline_ms: int  # counted from the publish, delay included
     concurrency: int
     config: int = 0  # version of a registered destination's settings; 0 for a static one
