@@ -81,7 +81,7 @@ NO_ROOM: Final = _later("buffer_cap", b"too many bodies at once\n", 1.0, _CLOSE)
 NO_KEYS: Final = _later("keys_unavailable", b"keys unavailable\n")
 LEDGER_FULL: Final = _later("ledger_full", b"ledger full\n", 10.0)
 LEDGER_DOWN: Final = _later("ledger_unavailable", b"ledger unavailable\n")
-UNRECORDED: Final = _later("effect_unrecorded", b"handled, but not recorded\n")
+UNRECORDED: Final = _later("unrecorded", b"handled, but not recorded\n")
 OVERDUE: Final = _later("overdue", b"the handler took too long\n")
 
 

@@ -199,6 +199,7 @@ class Handling:
                 recorded = await self.ledger.complete(held.claim, status)
             except LedgerUnavailable:
                 if loop.time() + pause > held.believed_until:
+                    self._count("effect_unrecorded")  # not left to the response: it may have nobody to go to
                     log.error("handled, but not recorded: the next attempt will run the handler again")  # noqa: TRY400
                     return False
                 await asyncio.sleep(pause)
@@ -239,8 +240,11 @@ class Handling:
     def _lose(self, held: _Held) -> None:
         if not held.lost:
             held.lost = True
-            self._counters["fence_lost"] = self._counters.get("fence_lost", 0) + 1
+            self._count("fence_lost")
             log.warning("a claim was lost while its handler ran: the effect may happen twice")
+
+    def _count(self, outcome: str) -> None:
+        self._counters[outcome] = self._counters.get(outcome, 0) + 1
 
 
 async def _ends(work: Work, seconds: float) -> bool:

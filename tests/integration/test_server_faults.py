@@ -13,18 +13,19 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from hookline_sender import Publisher, RedisUnavailable, WeakDurability, Worker
-from hookline_sender.embedded import EmbeddedServer
 from hookline_sender.engine.records import State
-from tests.support import eventually, run, server
+from tests.support import run, server
 from tests.support_engine import untyped_client
+from tests.support_failover import failed_over, replica_of, start_master
 from tests.support_proxy import Proxy
 from tests.support_receiver import leg_server, until
 from tests.support_sender import Endpoint, Order, deployment_on, environ_of, publish, reached, records, shop
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator
 
     from hookline_sender import Deployment
+    from hookline_sender.embedded import EmbeddedServer
 
 PLAN, ORDER_PAID = shop("billing")
 LEGS = pytest.mark.parametrize("leg", ["redis", "valkey"])
@@ -121,27 +122,6 @@ def test_a_worker_that_starts_while_a_script_holds_the_server_waits_for_it(names
         run(go(redis))
 
 
-@contextlib.contextmanager
-def replica_of(master: EmbeddedServer) -> Iterator[EmbeddedServer]:
-    with EmbeddedServer.start(extra={"loglevel": "notice"}, port=True) as replica:
-        with contextlib.closing(untyped_client(replica.url)) as client:
-            client.replicaof("127.0.0.1", master.url.split(":")[-1].split("/")[0])
-            eventually(lambda: client.info("replication").get("master_link_status") == "up")
-        yield replica
-
-
-def failed_over(master: EmbeddedServer, replica: EmbeddedServer) -> None:
-    """The replica is promoted and the old master follows it."""
-    with (
-        contextlib.closing(untyped_client(master.url)) as old,
-        contextlib.closing(untyped_client(replica.url)) as new,
-    ):
-        eventually(lambda: old.info("replication")["slave0"]["offset"] == old.info("replication")["master_repl_offset"])
-        new.replicaof("NO", "ONE")
-        old.replicaof("127.0.0.1", replica.url.split(":")[-1].split("/")[0])
-        eventually(lambda: old.info("replication")["role"] == "slave")
-
-
 def test_after_a_failover_workers_and_publishers_leave_the_old_master_by_themselves(
     namespace: str,
 ) -> None:  # cases: F10
@@ -162,7 +142,7 @@ def test_after_a_failover_workers_and_publishers_leave_the_old_master_by_themsel
                     await reached(deployment_on(replica.url, namespace), delivery_id, State.COMPLETED)
             assert await attempts_of(deployment_on(replica.url, namespace), ids) == [(State.COMPLETED, 1)] * 6
 
-    with EmbeddedServer.start(extra={"loglevel": "notice"}, port=True) as master, replica_of(master) as replica:
+    with start_master() as master, replica_of(master) as replica:
         run(go(master, replica), timeout=60)
 
 
@@ -176,7 +156,7 @@ def test_an_idle_worker_finds_the_new_master_too(namespace: str) -> None:
                 await publish(PLAN, deployment_on(replica.url, namespace), ORDER_PAID, 1)
                 assert len(await billing.received(1)) == 1
 
-    with EmbeddedServer.start(extra={"loglevel": "notice"}, port=True) as master, replica_of(master) as replica:
+    with start_master() as master, replica_of(master) as replica:
         run(go(master, replica), timeout=60)
 
 

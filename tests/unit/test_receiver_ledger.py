@@ -42,6 +42,31 @@ def test_an_effect_that_cannot_be_recorded_is_counted_and_comes_again() -> None:
     assert app.counters["effect_unrecorded"] == 1
 
 
+def test_an_unrecorded_effect_is_counted_when_nobody_waits_for_the_answer_any_more() -> None:
+    async def go() -> None:
+        client = asyncio.create_task(deliver(app))
+        await until(asking(lambda: ledger.asked.count("complete")), bool)
+        client.cancel()
+        await until(asking(lambda: app.counters["effect_unrecorded"]), bool)
+
+    ledger = Ledger("complete")
+    app = handled_by(nothing, ledger=ledger, lease=0.3)
+    run(go())
+    assert app.counters["effect_unrecorded"] == 1
+
+
+def test_the_unrecorded_effect_of_a_thread_past_its_deadline_is_counted() -> None:
+    async def go() -> Reply:
+        reply = await deliver(app)
+        proceed.set()
+        await until(asking(lambda: app.counters["effect_unrecorded"]), bool)
+        return reply
+
+    proceed = threading.Event()
+    app = handled_by(lambda event: proceed.wait(10), ledger=Ledger("complete"), lease=0.05, handler_deadline=0.01)
+    assert run(go()).status == 503
+
+
 def test_recording_is_tried_again_while_the_claim_is_believed() -> None:
     async def go() -> Reply:
         delivered = asyncio.create_task(deliver(app))

@@ -7,6 +7,7 @@ reads its reply, so the next user of the connection never gets it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import time
@@ -67,6 +68,7 @@ class RedisLink:
         self._checking: asyncio.Task[None] | None = None
         self._checked_at = -check_interval
         self._faults: tuple[str, ...] = ()
+        self._judged, self._run_id = 0, ""  # connections made when the server was last checked, and the process it was
         self.loop = asyncio.get_running_loop()
 
     async def run(self, script: Script, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - each script its own
@@ -79,14 +81,15 @@ class RedisLink:
         return await self._patiently(self._persist(script, arguments, until))
 
     async def verify(self, *, now: bool = False) -> None:
-        """Check the server's durability when the last check is older than the interval, or `now`.
+        """Check the server at a new connection, when the last check is older than the interval, or `now`.
 
         Raises WeakDurability, LedgerUnavailable.
         """
-        if self._durability != "verified":
+        if self._durability == "unsafe_volatile":
             return
         interval = WEAK_RECHECK if self._faults else self._check_interval
-        if now or time.monotonic() - self._checked_at >= interval:
+        new = self._pipeline.connections != self._judged
+        if now or new or time.monotonic() - self._checked_at >= interval:
             if self._checking is None or self._checking.done():
                 self._checking = self._start(self._check())
             await self._patiently(self._checking)
@@ -138,19 +141,31 @@ class RedisLink:
 
     async def _check(self) -> None:
         config, info = await self._mapped(self._settings)
-        faults = durability_faults(config, info)
+        faults = durability_faults(config, info) if self._durability == "verified" else _replica(info)
         if faults and not self._faults:
             log.error("the ledger refuses: %s", _weak(faults))
-        self._checked_at, self._faults = time.monotonic(), faults
+        self._notice_restart(str(info.get("run_id", "")))
+        self._checked_at, self._faults, self._judged = time.monotonic(), faults, self._pipeline.connections
+        if _replica(info):
+            await self._pipeline.drop()
+
+    def _notice_restart(self, run_id: str) -> None:
+        if self._run_id not in {"", run_id}:
+            log.warning(
+                "the ledger's Redis is another process than before (restart or failover): "
+                "a failover can have lost rows, and a repeat of their deliveries is handled again"
+            )
+        self._run_id = run_id
 
     async def _settings(self) -> tuple[dict[str, object], dict[str, object]]:
         until = self.loop.time() + PATIENCE
-        info = _info(await self._pipeline.send("INFO", until=until))
-        try:
-            words = [_text(word) for word in await self._pipeline.send("CONFIG", "GET", *_SETTINGS, until=until)]
-        except refused.ResponseError:  # closed on managed servers: every setting counts as unknown
-            words = []
-        return dict(zip(words[::2], words[1::2], strict=False)), info
+        info, words = b"", list[bytes]()
+        with contextlib.suppress(refused.NoPermissionError):  # what is closed on a managed server counts as unknown
+            info = await self._pipeline.send("INFO", until=until)
+        with contextlib.suppress(refused.ResponseError):
+            words = await self._pipeline.send("CONFIG", "GET", *_SETTINGS, until=until)
+        config = [_text(word) for word in words]
+        return dict(zip(config[::2], config[1::2], strict=False)), _info(info)
 
     async def _mapped(self, command: Callable[[], Coroutine[Any, Any, R]]) -> R:
         try:
@@ -168,6 +183,11 @@ def _text(word: bytes) -> str:
 def _info(answer: bytes) -> dict[str, object]:
     fields = (line.partition(":") for line in _text(answer).splitlines() if not line.startswith("#"))
     return {name: value for name, _, value in fields}
+
+
+def _replica(info: dict[str, object]) -> tuple[str, ...]:
+    role = info.get("role", "master")
+    return () if role == "master" else (f"role={role} (need master)",)
 
 
 def _unreachable(why: str) -> LedgerUnavailable:

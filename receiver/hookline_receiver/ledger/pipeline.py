@@ -2,7 +2,8 @@
 
 With appendfsync=always every round trip waits for the disk once, so sixty-four steps cost about as much as one.
 
-An exchange that does not end well drops the connection. A reply left on it would answer the next caller's question.
+An exchange that does not end well drops the connection. A reply left on it would answer the next caller's question. So
+does a server that became a replica: the address leads to its successor, and only a new connection finds that.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from redis.asyncio import ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import ResponseError
+from redis.exceptions import ReadOnlyError, ResponseError
 
 if TYPE_CHECKING:
     from redis.asyncio.connection import AbstractConnection
@@ -62,6 +63,7 @@ class Pipeline:
             protocol=2,
         )
         self._connection: AbstractConnection | None = None
+        self.connections = 0  # made so far: each may have found another server
         self._waiting: list[_Sending] = []
         self._sending: asyncio.Task[None] | None = None
 
@@ -82,13 +84,18 @@ class Pipeline:
             raise answer
         return answer
 
+    async def drop(self) -> None:
+        """Leave the server: the next command connects anew. What is being sent keeps its connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.disconnect()
+
     async def aclose(self) -> None:
         """Stop sending and close the connection."""
         if self._sending is not None and not self._sending.done():
             self._sending.cancel()
             await asyncio.wait({self._sending})
-        if self._connection is not None:
-            await self._connection.disconnect()
+        await self.drop()
 
     async def _send_all(self) -> None:
         while self._waiting:
@@ -110,8 +117,10 @@ class Pipeline:
             sending.end(TimeoutError())
 
     async def _exchange(self, commands: list[Words]) -> list[Any]:
-        connection = self._connection or self._pool.make_connection()
-        self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is None:
+            connection = self._pool.make_connection()
+            self.connections += 1
         try:
             await connection.connect()  # nothing to do when it is
             await connection.send_packed_command(connection.pack_commands(commands))
@@ -120,6 +129,8 @@ class Pipeline:
             await connection.disconnect(nowait=True)
             raise
         self._connection = connection
+        if any(isinstance(answer, ReadOnlyError) for answer in answers):
+            await self.drop()
         return answers
 
 

@@ -121,6 +121,7 @@ class RedisLedger:
             answer = await self._run(_CLAIM, entry.key, entry.fingerprint, owner, *limits)
         except StoreFull:
             return Full()
+        await self._open_link().verify()  # free, unless the claim had to connect anew: to whom?
         match answer:
             case [b"claimed", int(fence)]:
                 return Claimed(entry, owner, fence)
