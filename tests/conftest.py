@@ -1,4 +1,4 @@
-"""One real server per test process, and a fresh namespace per test."""
+"""One real server of each kind per test process, and a fresh namespace or database per test."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender.embedded import EmbeddedServer, bundled_server
+from tests.support_postgres import PostgresServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.support_postgres import Database
 
 LEGS: dict[str, Callable[[], str | None]] = {
     "redis": lambda: shutil.which("redis-server"),  # what the distribution has; 7.0 is the oldest supported
@@ -50,6 +53,20 @@ def any_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
 def namespace() -> str:
     """A namespace nobody else uses."""
     return f"t-{secrets.token_hex(8)}"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for everything that only needs a database. Not to be killed or reconfigured."""
+    with PostgresServer.start() as running:
+        yield running
+
+
+@pytest.fixture
+def postgres(postgres_server: PostgresServer) -> Iterator[Database]:
+    """An empty database nobody else uses."""
+    with postgres_server.database() as database:
+        yield database
 
 
 def _binary(leg: str) -> str:
