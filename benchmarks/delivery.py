@@ -30,6 +30,7 @@ from benchmarks.harness import (
     table,
 )
 from benchmarks.sink import sink_process
+from hookline_sender.egress.addresses import AddressPolicy
 from hookline_sender.egress.httpx_transport import HttpxTransport
 from hookline_shared.keys import SigningKey
 from hookline_shared.profiles import AXIOM
@@ -118,7 +119,7 @@ async def measure(server: EmbeddedServer, url: str) -> tuple[list[float], list[f
     of, elsewhere = (service(server, url, namespace=name, concurrency=CONCURRENCY) for name in ("shop", "instant"))
     networked, instant = Runs(server, of), Runs(server, elsewhere)
     rounds: list[tuple[float, ...]] = []
-    transport = HttpxTransport(allow_loopback_http=True)
+    transport = HttpxTransport(AddressPolicy(allow_loopback_http=True))
     try:
         await bare(of, transport)  # warms up
         for _ in range(ROUNDS):

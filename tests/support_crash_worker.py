@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from hookline_sender import Worker
 from hookline_sender.cli.serving import until_signalled
-from hookline_sender.egress import HttpxTransport
+from hookline_sender.egress import AddressPolicy, HttpxTransport
 from tests.support import python, run
 from tests.support_crash import crash_deployment, crash_plan
 
@@ -33,7 +33,7 @@ class Sends(HttpxTransport):
     """The default way, with something in front of it."""
 
     def __init__(self) -> None:
-        super().__init__(allow_loopback_http=True)
+        super().__init__(AddressPolicy(allow_loopback_http=True))
 
     async def post(
         self,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hookline_sender import DeliveryPolicy
 from hookline_sender.destinations import ResolvedDestination
-from hookline_sender.egress import HttpxTransport
+from hookline_sender.egress import AddressPolicy, HttpxTransport
 from hookline_sender.engine.records import ClaimedTask
 from hookline_sender.webhook import attempt
 from hookline_shared.keys import SigningKey
@@ -147,7 +147,7 @@ async def send(
     **changes: object,
 ) -> Outcome:
     """One attempt to `url`, over a transport of its own unless one is given."""
-    used = transport or HttpxTransport(allow_loopback_http=True)
+    used = transport or HttpxTransport(AddressPolicy(allow_loopback_http=True))
     try:
         return await attempt(
             task(**changes),

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, get_args
 
+from hookline_sender.egress.addresses import AddressPolicy
 from hookline_sender.errors import InvalidDeployment, NotGranted
 from hookline_shared.durability import Durability
 
@@ -59,6 +60,11 @@ class Deployment:
     durability: "verified" checks the server's settings; "asserted" trusts you; "unsafe_volatile" is for development.
     min_replicas: replicas that must confirm a publication.
     key_encryption_key_env: name of the variable with the keys that seal registered destinations.
+    allow_addresses: networks that destinations may be in besides the public ones: ("10.1.0.0/16", "fd00::/8").
+        Link-local addresses and metadata services stay refused unless a network inside their own range is given.
+    unsafe_allow_private_addresses: allow every address but those. Whoever registers a URL then reaches your network.
+    destination_ports: the only ports URLs may have; None is every port but those of other protocols (mail, SSH, ...).
+    allow_loopback_http: allow loopback addresses, and http to literal ones; for development.
     """
 
     redis_url: str = field(repr=False)
@@ -76,7 +82,11 @@ class Deployment:
     durability: Durability = "verified"
     min_replicas: int = 0
     key_encryption_key_env: str = "HOOKLINE_KEY_ENCRYPTION_KEY"
+    allow_addresses: tuple[str, ...] = ()
+    unsafe_allow_private_addresses: bool = False
+    destination_ports: frozenset[int] | None = None
     allow_loopback_http: bool = False
+    address_policy: AddressPolicy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "destinations", _checked_destinations(self.destinations))
@@ -101,6 +111,15 @@ class Deployment:
         _in_range("min_replicas", self.min_replicas, 0, 16)
         if not _VARIABLE.fullmatch(self.key_encryption_key_env):
             raise InvalidDeployment("key_encryption_key_env is the name of an environment variable, not its value")
+        policy = AddressPolicy(
+            self.allow_addresses,
+            unsafe_allow_private_addresses=self.unsafe_allow_private_addresses,
+            ports=self.destination_ports,
+            allow_loopback_http=self.allow_loopback_http,
+        )
+        object.__setattr__(self, "allow_addresses", policy.allow_addresses)
+        object.__setattr__(self, "destination_ports", policy.ports)
+        object.__setattr__(self, "address_policy", policy)
 
     @classmethod
     def from_env(cls, plan: Plan, environ: Mapping[str, str] | None = None) -> Deployment:

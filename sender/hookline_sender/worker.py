@@ -137,7 +137,7 @@ class Worker:
     async def _loop_on(self, stack: AsyncExitStack, deployment: Deployment, store: RedisStore) -> TurnLoop:
         plan = self._plan
         if self._transport is None:
-            transport: Transport = HttpxTransport(allow_loopback_http=deployment.allow_loopback_http)
+            transport: Transport = HttpxTransport(deployment.address_policy)
             stack.push_async_callback(transport.aclose)
         else:
             transport = as_transport(self._transport)

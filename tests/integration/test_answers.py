@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hookline_sender.egress import HttpxTransport, TransportFailed
+from hookline_sender.egress import AddressPolicy, HttpxTransport, TransportFailed
 from hookline_sender.engine.records import Dead, Delivered, Outcome, Released, Retry
 from tests.support import free_port, run
 from tests.support_egress import endpoint, reset, send, status
@@ -40,7 +40,7 @@ def test_a_huge_body_is_cut_and_the_status_decides() -> None:  # cases: A23
             written += 65_536
 
     async def go() -> Outcome:
-        transport = HttpxTransport(allow_loopback_http=True)
+        transport = HttpxTransport(AddressPolicy(allow_loopback_http=True))
         async with endpoint(flood) as there:
             outcome = await send(there.url, transport=transport)
             await there.is_left()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender import DeliveryPolicy
-from hookline_sender.egress import HttpxTransport
+from hookline_sender.egress import AddressPolicy, HttpxTransport
 from hookline_sender.engine.records import Dead, Delivered, Outcome, Retry
 from hookline_shared.signature import matches, parse_signatures
 from tests.support import free_port, run
@@ -131,7 +131,7 @@ def test_attempts_differ_in_time_number_and_signature_only() -> None:  # cases: 
 
 def test_no_cookie_is_kept() -> None:  # cases: A47
     async def go() -> None:
-        transport = HttpxTransport(allow_loopback_http=True)
+        transport = HttpxTransport(AddressPolicy(allow_loopback_http=True))
         async with endpoint(status(200, "Set-Cookie: session=1; Path=/")) as there:
             for path in ("", "/other"):
                 await send(there.url + path, transport=transport)
@@ -170,7 +170,7 @@ def test_a_dripping_head_ends_at_the_deadline() -> None:  # cases: A22
             await asyncio.sleep(0.05)
 
     async def go() -> None:
-        transport = HttpxTransport(allow_loopback_http=True)
+        transport = HttpxTransport(AddressPolicy(allow_loopback_http=True))
         async with endpoint(drip) as there:
             started = time.monotonic()
             outcome = await send(there.url, transport=transport, timeout=0.4)
@@ -211,7 +211,7 @@ def test_cancelled_attempts_leave_nothing_in_the_way_of_later_ones() -> None:  #
         writer.write(status(200))
 
     async def go() -> None:
-        transport = HttpxTransport(allow_loopback_http=True)
+        transport = HttpxTransport(AddressPolicy(allow_loopback_http=True))
         async with endpoint(slow_at_first) as there:
             for _ in range(10):
                 outcomes = await asyncio.gather(*(send(there.url, transport=transport, timeout=0.1) for _ in range(20)))
@@ -233,7 +233,7 @@ def test_a_cancelled_attempt_says_whether_a_byte_left() -> None:
             arrived.set()
             await asyncio.Event().wait()
 
-        transport = HttpxTransport(allow_loopback_http=True)
+        transport = HttpxTransport(AddressPolicy(allow_loopback_http=True))
         async with endpoint(hang) as there:
             posting = asyncio.ensure_future(
                 transport.post(

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hookline_sender.egress import HttpxTransport
+from hookline_sender.egress import AddressPolicy, HttpxTransport
 from hookline_sender.egress.guard import Guard
 from hookline_sender.engine.records import Dead, Delivered, Retry
 from tests.support import run
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def transport(*, max_idle: int = 200, trust: ssl.SSLContext | None = None) -> AsyncIterator[HttpxTransport]:
-    made = HttpxTransport(allow_loopback_http=True, max_idle=max_idle, ssl_context=trust)
+    made = HttpxTransport(AddressPolicy(allow_loopback_http=True), max_idle=max_idle, ssl_context=trust)
     yield made
     await made.aclose()
 
@@ -286,15 +286,13 @@ def test_a_certificate_is_checked_against_the_host_name(tmp_path: Path) -> None:
 
 
 def test_the_next_address_of_a_host_is_tried_when_one_refuses(tmp_path: Path) -> None:
-    class TwoAddresses(Guard):
-        async def addresses(self, host: str, port: int) -> tuple[str, ...]:
-            assert (host, port > 0) == ("localhost", True)
-            return ("127.0.0.2", "127.0.0.1")  # nobody listens on the first
+    def two(_: str) -> list[str]:
+        return ["127.0.0.2", "127.0.0.1"]  # nobody listens on the first
 
     async def go() -> None:
         tls, trust = certificate(tmp_path, "localhost")
         async with endpoint(status(200), tls=tls) as there, transport(trust=trust) as used:
-            used._guard = TwoAddresses()
+            used._guard = Guard(used._policy, lookup=two)
             assert isinstance(await send(there.url, transport=used), Delivered)
 
     run(go())

@@ -84,7 +84,7 @@ def _advice(status: int) -> str:
 async def _work(target: Target, quiet: frozenset[str]) -> None:
     plan = load_plan(target)
     deployment = Deployment.from_env(plan)
-    transport = HttpxTransport(allow_loopback_http=deployment.allow_loopback_http)
+    transport = HttpxTransport(deployment.address_policy)
     try:
         await Worker(plan, deployment, transport=Telling(transport, quiet)).run()
     finally:

@@ -1,9 +1,32 @@
-"""How a request leaves the house: URL rules, connections, limits."""
+"""How a request leaves the house: URL rules, addresses, connections, limits.
+
+What needs the extra `sender` is imported when first used: declarations know an AddressPolicy without it.
+"""
 
 from __future__ import annotations
 
-from hookline_sender.egress.adapter import as_transport
-from hookline_sender.egress.httpx_transport import HttpxTransport
+import importlib
+from typing import TYPE_CHECKING
+
+from hookline_sender.egress.addresses import AddressPolicy
 from hookline_sender.egress.transport import Transport, TransportFailed, WireResponse
 
-__all__ = ["HttpxTransport", "Transport", "TransportFailed", "WireResponse", "as_transport"]
+if TYPE_CHECKING:
+    from hookline_sender.egress.adapter import as_transport
+    from hookline_sender.egress.httpx_transport import HttpxTransport
+
+__all__ = ["AddressPolicy", "HttpxTransport", "Transport", "TransportFailed", "WireResponse", "as_transport"]
+
+_WITH_EXTRA = {
+    "HttpxTransport": "hookline_sender.egress.httpx_transport",
+    "as_transport": "hookline_sender.egress.adapter",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what needs an extra, once."""
+    if name not in _WITH_EXTRA:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(_WITH_EXTRA[name]), name)
+    globals()[name] = value
+    return value

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import httpcore
 import httpx
 
+from hookline_sender.egress.addresses import AddressPolicy
 from hookline_sender.egress.guard import Guard
 from hookline_sender.egress.idle import Connection, IdleConnections, PoolKey
 from hookline_sender.egress.progress import Progress, by_deadline
@@ -41,7 +42,6 @@ MAX_IDLE_CONNECTIONS: Final = 200
 _unlogged: ContextVar[bool] = ContextVar("hookline_unlogged", default=False)
 logging.getLogger("httpcore.http11").addFilter(lambda _: not _unlogged.get())
 
-_CONNECT_SHARE: Final = 2.0  # seconds for each address but the last, so that a dead one does not eat the deadline
 _HTTP_VERSIONS: Final = (b"HTTP/1.0", b"HTTP/1.1")
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
 
@@ -49,21 +49,21 @@ _FRAMING: Final = (b"content-length", b"transfer-encoding")
 class HttpxTransport:
     """POSTs over HTTP/1.1 with one small pool of connections per destination. For one event loop at a time.
 
-    allow_loopback_http: admit http to a literal loopback address.
+    policy: which addresses and ports it may connect to; None is nothing but public addresses.
     ssl_context: trust and versions; None is httpx's trust store, TLS 1.2 or later.
     max_idle: most connections that wait, over all destinations.
     """
 
     def __init__(
         self,
+        policy: AddressPolicy | None = None,
         *,
-        allow_loopback_http: bool = False,
         ssl_context: ssl.SSLContext | None = None,
         max_idle: int = MAX_IDLE_CONNECTIONS,
     ) -> None:
-        self._allow_loopback_http = allow_loopback_http
+        self._policy = policy or AddressPolicy()
         self._ssl_context = ssl_context
-        self._guard = Guard()
+        self._guard = Guard(self._policy)
         self._idle = IdleConnections(max_idle)
 
     async def post(
@@ -78,7 +78,7 @@ class HttpxTransport:
     ) -> WireResponse:
         """See Transport.post."""
         try:
-            target = parse_url(url, allow_loopback_http=self._allow_loopback_http)
+            target = parse_url(url, allow_loopback_http=self._policy.allow_loopback_http)
         except UnsafeDestination as refused:
             raise TransportFailed("url", str(refused)) from None
         check_headers(headers)
@@ -130,29 +130,21 @@ class HttpxTransport:
         return answer
 
     async def _connect(self, target: Url) -> Connection:
-        addresses = await self._guard.addresses(target.host, target.port)
-        for address in addresses[:-1]:
-            try:
-                async with asyncio.timeout(_CONNECT_SHARE):
-                    return await self._connect_to(address, target)
-            except (TransportFailed, TimeoutError):
-                continue
-        return await self._connect_to(addresses[-1], target)
-
-    async def _connect_to(self, address: str, target: Url) -> Connection:
         secure = target.scheme == "https"
+        context = (self._ssl_context or _default_ssl_context()) if secure else None
+        connected = await self._guard.connect(target.host, target.port)
         try:
+            # The socket is the loop's from here on: closing it here as well could close its descriptor's next user.
             _, stream = await asyncio.get_running_loop().create_connection(
                 Stream,
-                address,
-                target.port,
-                ssl=(self._ssl_context or _default_ssl_context()) if secure else None,
+                sock=connected,
+                ssl=context,
                 server_hostname=target.host if secure else None,
             )
         except ssl.SSLError as error:
             raise TransportFailed("tls", f"the TLS handshake failed: {error.reason or 'no reason given'}") from None
         except OSError:
-            raise TransportFailed("connect", "the connection was refused or the host cannot be reached") from None
+            raise TransportFailed("connect", "the connection ended before it was secured") from None
         http = httpcore.AsyncHTTP11Connection(_url(target).origin, stream)
         _unlock(http)
         return Connection(http, stream, opened_at=_now())
