@@ -15,7 +15,7 @@ import ssl
 from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import httpcore
 import httpx
@@ -25,6 +25,7 @@ from hookline_sender.egress.guard import Guard
 from hookline_sender.egress.idle import Connection, IdleConnections, PoolKey
 from hookline_sender.egress.progress import Progress, by_deadline
 from hookline_sender.egress.stream import OverBudget, Stream
+from hookline_sender.egress.strict import StrictReader
 from hookline_sender.egress.transport import MAX_BODY_BYTES, Headers, TransportFailed, WireResponse, check_headers
 from hookline_sender.egress.urls import Url, parse_url
 from hookline_sender.errors import UnsafeDestination
@@ -34,16 +35,12 @@ if TYPE_CHECKING:
 
 MAX_HEAD_BYTES: Final = 16 * 1024
 """Most that is read before a head is complete, interim answers included."""
-MAX_FIELDS: Final = 128
 MAX_IDLE_CONNECTIONS: Final = 200
 """Over all destinations; an idle TLS connection holds about half a megabyte."""
 
 # At DEBUG httpcore logs every field of an answer, and a redirect's has the URL's query. Requests of others are theirs.
 _unlogged: ContextVar[bool] = ContextVar("hookline_unlogged", default=False)
 logging.getLogger("httpcore.http11").addFilter(lambda _: not _unlogged.get())
-
-_HTTP_VERSIONS: Final = (b"HTTP/1.0", b"HTTP/1.1")
-_FRAMING: Final = (b"content-length", b"transfer-encoding")
 
 
 class HttpxTransport:
@@ -114,7 +111,7 @@ class HttpxTransport:
         unlogged = _unlogged.set(True)
         try:
             response = await connection.http.handle_async_request(request)
-            answer = progress.answer = _answer(response, progress)
+            answer = progress.answer = _answer(response)
             stream.allow(MAX_BODY_BYTES)
             async for _ in response.aiter_stream():
                 pass
@@ -155,6 +152,7 @@ def _unlock(http: httpcore.AsyncHTTP11Connection) -> None:
     # yields to the loop twice a request and keeps state for each task: 10 of a worker's 160 µs per delivery.
     opened: Any = http
     opened._state_lock = nullcontext()  # noqa: SLF001
+    opened._h11_state = StrictReader()  # noqa: SLF001 - it takes no parser of ours
 
 
 def _request(target: Url, headers: Headers, body: bytes) -> httpcore.Request:
@@ -170,17 +168,8 @@ def _url(target: Url) -> httpcore.URL:
     return httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.target)
 
 
-def _answer(response: httpcore.Response, progress: Progress) -> WireResponse:
-    headers = tuple((name.lower(), value) for name, value in response.headers)
-    framing = sum(name in _FRAMING for name, _ in headers)
-    version = cast("dict[str, object]", response.extensions).get("http_version")  # pyright: ignore[reportUnknownMemberType]
-    if (
-        version not in _HTTP_VERSIONS
-        or framing > 1  # two framings are two readings of where the answer ends (RFC 9112 6.3)
-        or len(headers) > MAX_FIELDS
-    ):
-        raise TransportFailed("protocol", "the answer is not acceptable", status=response.status, sent=progress.sent)
-    return WireResponse(response.status, headers)
+def _answer(response: httpcore.Response) -> WireResponse:
+    return WireResponse(response.status, tuple((name.lower(), value) for name, value in response.headers))
 
 
 async def _is_clean(connection: Connection, response: httpcore.Response) -> bool:
@@ -198,7 +187,7 @@ def _judged(error: Exception, stream: Stream, progress: Progress) -> WireRespons
         if progress.answer is not None:
             return progress.answer
         raise progress.failed("too_large", f"the answer's head is over {MAX_HEAD_BYTES} bytes") from None
-    if isinstance(error, httpcore.NetworkError) or stream.is_dirty:
+    if isinstance(error, httpcore.NetworkError) or stream.read_to_end:
         raise progress.failed("closed", "the connection ended before the answer did") from None
     raise progress.failed("protocol", "the answer is not HTTP/1.1") from None
 

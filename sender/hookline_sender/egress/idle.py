@@ -32,7 +32,7 @@ class Connection:
     def usable(self, now: float) -> bool:
         """Whether the next request may go over it."""
         fresh = now - self.opened_at < MAX_AGE and now - self.idle_since < MAX_IDLE
-        return fresh and self.http.is_idle() and not self.stream.is_dirty
+        return fresh and self.http.is_idle() and not self.stream.is_dirty and not self.stream.has_unread()
 
 
 class IdleConnections:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
@@ -34,6 +35,8 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._resting = False
         self._lost = False
         self._cut = False
+        self._fileno = -1
+        self.read_to_end = False
         self.ended = False
         self.answered = False
         self.before_write: Callable[[], None] | None = None
@@ -59,6 +62,12 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         """
         return bool(self._received) or self.ended or self._lost or self._cut
 
+    def has_unread(self) -> bool:
+        """Whether bytes or an end wait in the kernel that the loop has not read yet: one system call, under 2 µs."""
+        poll = select.poll()
+        poll.register(self._fileno, select.POLLIN)
+        return bool(poll.poll(0))
+
     def abort(self) -> None:
         """Close at once, dropping what was not sent. Safe to call twice."""
         if self._transport is not None:
@@ -75,6 +84,7 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
             if self._lost:
                 raise httpcore.ReadError
             if self.ended:
+                self.read_to_end = True
                 return b""
             await self._wait()
         if self._budget <= 0:
@@ -104,6 +114,7 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
         self._transport = cast("asyncio.Transport", transport)
+        self._fileno = transport.get_extra_info("socket").fileno()
 
     def data_received(self, data: bytes) -> None:
         """Keep what came for whoever reads; nobody asked for what comes to a resting connection, so that ends it."""
