@@ -46,8 +46,10 @@ from hookline_shared.raw import RawEventType
 
 if TYPE_CHECKING:
     from hookline_sender.operator import Cancellation, Operator, Redrive
+    from hookline_sender.overview import DestinationPage, ListedDestination
     from hookline_sender.publisher import Publisher
     from hookline_sender.registrar import Destinations
+    from hookline_sender.resealing import Resealed
     from hookline_sender.sync_publisher import SyncPublisher
     from hookline_sender.worker import Worker
 
@@ -59,6 +61,7 @@ __all__ = [
     "Deployment",
     "Destination",
     "DestinationBusy",
+    "DestinationPage",
     "DestinationRef",
     "Destinations",
     "DomainEvent",
@@ -75,6 +78,7 @@ __all__ = [
     "InvalidQuestion",
     "InvalidSigningKey",
     "ListedDelivery",
+    "ListedDestination",
     "NamespaceFull",
     "NotAllPublished",
     "NotGranted",
@@ -92,6 +96,7 @@ __all__ = [
     "RedisUnavailable",
     "Redrive",
     "Registration",
+    "Resealed",
     "SigningKey",
     "Skipped",
     "StaleRegistry",
@@ -107,6 +112,9 @@ __all__ = [
 ]
 
 _WITH_EXTRA = {
+    "DestinationPage": "hookline_sender.overview",
+    "ListedDestination": "hookline_sender.overview",
+    "Resealed": "hookline_sender.resealing",
     "Destinations": "hookline_sender.registrar",
     "Cancellation": "hookline_sender.operator",
     "Operator": "hookline_sender.operator",

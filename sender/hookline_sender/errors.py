@@ -14,7 +14,7 @@ HooklineError
 ├── UnknownDestination     no registered destination has that id
 ├── DestinationBusy        the id was removed and still has tasks
 ├── UnknownDelivery        no such delivery id (any more)
-├── InvalidQuestion        what an operator asks for cannot be answered
+├── InvalidQuestion        what is asked for cannot be answered
 ├── NotRedrivable          a dead letter that cannot be delivered again as it is
 ├── PlanMismatch           the namespace is bound to another plan, or to none
 ├── WeakDurability         the Redis server may lose acknowledged events
@@ -159,7 +159,7 @@ class UnknownDelivery(HooklineError):
 
 
 class InvalidQuestion(HooklineError):
-    """What an operator asks for cannot be answered: an argument has no meaning."""
+    """What is asked for cannot be answered: an argument has no meaning."""
 
 
 class NotRedrivable(HooklineError):

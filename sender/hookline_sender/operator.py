@@ -15,6 +15,7 @@ from hookline_sender.engine.layout import PID_LENGTH, Layout, lane_of
 from hookline_sender.engine.records import DeliveryRecord, ListedDelivery, ListRequest, State
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.errors import InvalidQuestion
+from hookline_sender.paging import checked_limit
 from hookline_sender.policy import HooklineWarning
 from hookline_shared.errors import HooklineError
 
@@ -27,7 +28,6 @@ StateWord = Literal["accepted", "waiting", "running", "completed", "failed", "ca
 
 Shown = TypeVar("Shown", DeliveryRecord, ListedDelivery)
 
-MAX_LISTED: Final = 1000
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PENDING: Final = (State.ACCEPTED, State.WAITING)
 _WITHOUT_ENVELOPE: Final = (State.COMPLETED, State.CANCELLED)
@@ -172,8 +172,7 @@ class Operator:
     def _question(self, state: str, limit: int, code: str, tenant: str) -> ListRequest:
         if state not in get_args(StateWord):
             raise InvalidQuestion(f"state={state!r} is none of {', '.join(get_args(StateWord))}")
-        if type(limit) is not int or limit not in range(1, MAX_LISTED + 1):
-            raise InvalidQuestion(f"limit={limit!r} is not a whole number from 1 to {MAX_LISTED}")
+        checked_limit(limit)
         if code and code not in codes.CODES:
             raise InvalidQuestion(f"code={code!r} is none of {', '.join(codes.CODES[1:])}")
         chosen = State[state.upper()]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from hookline_sender.destinations import ResolvedDestination
 from hookline_sender.engine import registry
-from hookline_sender.errors import UnknownDestination
+from hookline_sender.errors import InvalidDeployment, UnknownDestination
 from hookline_sender.registration import decode_subscription
 from hookline_sender.vault import Vault
 
@@ -38,6 +38,7 @@ class _Known:
     profile: str | None
     secrets: Secrets | None = None  # once it was opened
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    shut: bool = False  # no key opened it: it is read again for the next attempt, since it may be sealed anew by then
 
 
 class Registered:
@@ -49,7 +50,7 @@ class Registered:
 
     async def load(self, tasks: Iterable[ClaimedTask]) -> None:
         """Read what `resolve` will need for `tasks`. Raises HooklineError when Redis does not answer."""
-        ids = sorted({task.destination for task in tasks if task.config > self._version(task.destination)})
+        ids = sorted({task.destination for task in tasks if self._is_to_read(task)})
         if not ids:
             return
         looked_up = await self._store.run(registry.lookup(self._store.layout, ids))
@@ -76,10 +77,18 @@ class Registered:
         known = self._known[task.destination]
         secrets = known.secrets
         if secrets is None:
-            secrets = known.secrets = Vault.of(self._deployment, self._environ).open(known.found)
+            try:
+                secrets = known.secrets = Vault.of(self._deployment, self._environ).open(known.found)
+            except InvalidDeployment:
+                known.shut = True
+                raise
             known.headers = tuple((name.encode(), value.encode()) for name, value in secrets.headers)
         keys = tuple(each.key for each in secrets.keys if each.signs_at(now_ms))
         return ResolvedDestination(task.destination, secrets.url, keys, known.profile or profile, known.headers)
+
+    def _is_to_read(self, task: ClaimedTask) -> bool:
+        known = self._known.get(task.destination)
+        return task.config > self._version(task.destination) or (known is not None and known.shut)
 
     def _version(self, id: str) -> int:  # noqa: A002 - the public name
         known = self._known.get(id)

@@ -6,15 +6,13 @@ decided again. So of two that register or rotate at the same time none undoes wh
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, replace
-from random import random
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
 
+from hookline_sender import overview, resealing
 from hookline_sender.deployment import Deployment
 from hookline_sender.egress.urls import parse_url
 from hookline_sender.engine import registry
-from hookline_sender.engine.registry import Changed
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.enrolment import (
     MAX_OVERLAP,
@@ -24,51 +22,21 @@ from hookline_sender.enrolment import (
     rotated,
     webhook_of,
 )
-from hookline_sender.errors import InvalidDestination, StaleRegistry, UnknownDestination
+from hookline_sender.errors import InvalidDestination
 from hookline_sender.matching import snapshot_of
+from hookline_sender.opened import OpenRegistry, tries
+from hookline_sender.paging import checked_limit
 from hookline_sender.registration import Destination, Registration, Secrets, decode_subscription
-from hookline_sender.vault import Vault, described
+from hookline_sender.vault import described
 from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import Mapping
 
-    from hookline_sender.engine.commands import Command
-    from hookline_sender.engine.registry import Entry, Found
+    from hookline_sender.overview import DestinationPage
     from hookline_sender.plan import Plan
+    from hookline_sender.resealing import Resealed
     from hookline_shared.keys import SigningKey
-
-R = TypeVar("R")
-
-TRIES: Final = 32
-"""How often a change is decided before it gives up: each time somebody changed something in the middle of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Open:
-    deployment: Deployment
-    store: RedisStore
-
-    async def run(self, command: Command[R]) -> R:
-        await self.store.ready()
-        return await self.store.run(command)
-
-    async def lookup(self, id: str) -> tuple[Found | None, int]:  # noqa: A002 - the public name
-        looked_up = await self.run(registry.lookup(self.store.layout, [id]))
-        return looked_up.found[0], looked_up.now_ms
-
-    async def find(self, id: str) -> tuple[Found, int]:  # noqa: A002 - the public name
-        found, now_ms = await self.lookup(id)
-        if found is None:
-            raise UnknownDestination(id)
-        return found, now_ms
-
-    async def granted(self, id: str) -> None:  # noqa: A002 - the public name
-        found, _ = await self.find(id)
-        self.require(decode_subscription(found.entry.public).webhook)
-
-    def require(self, webhook: str) -> None:
-        self.deployment.require(f"register:webhook:{webhook}", f'changing destinations of "{webhook}"')
 
 
 class Destinations:
@@ -85,14 +53,14 @@ class Destinations:
         self, plan: Plan, deployment: Deployment | None = None, *, environ: Mapping[str, str] | None = None
     ) -> None:
         self._plan, self._deployment, self._environ = plan, deployment, environ
-        self._open: _Open | None = None
+        self._open: OpenRegistry | None = None
 
     async def __aenter__(self) -> Self:
         """Connect, check the server's durability and bind the plan. Raises like opening a publisher."""
         if self._open is not None:
             raise HooklineError("these destinations are already open: share them, or make a second object")
         deployment = self._deployment or Deployment.from_env(self._plan, self._environ)
-        self._open = _Open(deployment, await RedisStore.connect(deployment, self._plan))
+        self._open = OpenRegistry(deployment, await RedisStore.connect(deployment, self._plan), self._environ)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -119,9 +87,9 @@ class Destinations:
         webhook = webhook_of(self._plan, destination.webhook)
         check_events(self._plan, webhook, destination)
         parse_url(destination.url, allow_loopback_http=opened.deployment.allow_loopback_http)
-        vault = Vault.of(opened.deployment, self._environ)
+        vault = opened.vault
         profile, owner = destination.profile or webhook.profile, destination.tenant or ""
-        async for _ in _tries(destination.id):
+        async for _ in tries(destination.id):
             # The revision first: what changes after it was read is noticed when the script compares it.
             entries = await opened.run(registry.tenant_entries(opened.store.layout, owner))
             found, now_ms = await opened.lookup(destination.id)
@@ -133,7 +101,7 @@ class Destinations:
             secrets = Secrets(destination.url, tuple(destination.headers.items()), keys)
             draft = vault.draft(webhook, destination, secrets, decided_on=entries.revision)
             command = registry.register(opened.store.layout, self._plan.fingerprint, draft)
-            if entry := await _unless_changed(opened, command):
+            if entry := await opened.write(command):
                 return Registration(replace(destination, paused=entry.paused), keys[0].key)
         raise AssertionError  # the tries end by an error
 
@@ -156,11 +124,11 @@ class Destinations:
         if not 0 <= overlap <= MAX_OVERLAP:
             raise InvalidDestination(f"overlap={overlap:g} is outside 0-{MAX_OVERLAP:g} seconds")
         opened = self._opened()
-        async for _ in _tries(id):
+        async for _ in tries(id):
             found, now_ms = await opened.find(id)
             webhook_name = decode_subscription(found.entry.public).webhook
             opened.require(webhook_name)
-            webhook, vault = webhook_of(self._plan, webhook_name), Vault.of(opened.deployment, self._environ)
+            webhook, vault = webhook_of(self._plan, webhook_name), opened.vault
             secrets = vault.open(found)
             destination = described(found, secrets)
             profile = destination.profile or webhook.profile
@@ -168,7 +136,7 @@ class Destinations:
             changed = replace(secrets, keys=keys)
             draft = vault.draft(webhook, destination, changed, decided_on=str(found.entry.version))
             command = registry.configure(opened.store.layout, self._plan.fingerprint, draft)
-            if entry := await _unless_changed(opened, command):
+            if entry := await opened.write(command):
                 return Registration(replace(destination, paused=entry.paused), keys[0].key)
         raise AssertionError  # the tries end by an error
 
@@ -176,23 +144,44 @@ class Destinations:
         """One destination as it is registered. Raises UnknownDestination."""
         opened = self._opened()
         found, _ = await opened.find(id)
-        return described(found, Vault.of(opened.deployment, self._environ).open(found))
+        return described(found, opened.vault.open(found))
 
     async def list(
         self, *, tenant: str | None = None, webhook: str | None = None, limit: int = 100, after: str = ""
     ) -> tuple[Destination, ...]:
-        """At most `limit` destinations of a tenant, by id; None means those that were registered without one.
+        """At most `limit` (1-1000) destinations of a tenant, by id; None means those that were registered without one.
 
-        after: the id with which the page before ended.
+        after: the id with which the page before ended. Raises InvalidQuestion.
         """
+        checked_limit(limit)
         opened = self._opened()
-        vault, layout = Vault.of(opened.deployment, self._environ), opened.store.layout
+        vault, layout = opened.vault, opened.store.layout
         known = snapshot_of(await opened.run(registry.tenant_entries(layout, tenant or ""))).subscribers
         ids = [each.id for each in known if webhook in (None, each.subscription.webhook) and each.id > after]
-        if not (page := ids[: max(0, limit)]):
+        if not (page := ids[:limit]):
             return ()
         found = (await opened.run(registry.lookup(layout, page))).found
         return tuple(described(each, vault.open(each)) for each in found if each is not None)
+
+    async def overview(
+        self, *, tenant: str = "", webhook: str = "", limit: int = 100, after: str = ""
+    ) -> DestinationPage:
+        """Who is registered, without anything sealed, so without the key-encryption keys: of a tenant, or of all.
+
+        A tenant's are at most `limit` (1-1000), by id. All are about `limit`, in no order: whoever is registered from
+        the first page to the last is on one of them, maybe on two, whatever else comes and goes meanwhile.
+        after: what the page before says. Raises InvalidQuestion.
+        """
+        return await overview.of(self._opened(), tenant, webhook=webhook, limit=limit, after=after)
+
+    async def reseal(self, *, limit: int = 1000, after: str = "") -> Resealed:
+        """Seal about `limit` (1-1000) destinations anew under the newest key-encryption key, so that older ones can go.
+
+        Call it again with the answer's `after` until that is "". Safe beside everything else, and to begin again: what
+        is under the newest key already costs a look. A destination that none of the keys opens is named in the answer.
+        Needs the grant for each webhook of the plan with subscribers. Raises InvalidQuestion, NotGranted.
+        """
+        return await resealing.reseal(self._opened(), self._plan, limit=limit, after=after)
 
     async def remove(self, id: str) -> None:  # noqa: A002 - the public name
         """Remove a destination: whatever is published after this does not reach it, and what waits is cancelled.
@@ -217,21 +206,7 @@ class Destinations:
         await opened.granted(id)
         await opened.run(registry.set_paused(opened.store.layout, id, paused=paused))
 
-    def _opened(self) -> _Open:
+    def _opened(self) -> OpenRegistry:
         if self._open is None:
             raise HooklineError("the destinations are not open: use `async with destinations`")
         return self._open
-
-
-async def _tries(id: str) -> AsyncGenerator[int]:  # noqa: A002 - the public name
-    for number in range(TRIES):
-        yield number
-        await asyncio.sleep(random() * min(0.001 * 2**number, 0.05))  # noqa: S311 - spreads those who collide
-    raise StaleRegistry(f"destination {id!r} was not changed: its tenant's destinations kept changing; repeat the call")
-
-
-async def _unless_changed(opened: _Open, command: Command[Entry]) -> Entry | None:
-    try:
-        return await opened.run(command)
-    except Changed:
-        return None

@@ -93,6 +93,10 @@ class Sealer:
                 f"what is stored of destination {destination!r} was altered or belongs to another: register it again"
             ) from None
 
+    def is_newest(self, sealed: bytes) -> bool:
+        """Whether it was sealed under the newest key."""
+        return sealed.startswith(_VERSION + next(iter(self.__keys)))
+
     def __repr__(self) -> str:
         return "Sealer(<hidden>)"
 

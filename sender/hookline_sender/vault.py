@@ -42,6 +42,11 @@ class Vault:
         """What is sealed of a destination. Raises InvalidDeployment."""
         return decode_secrets(self.sealer.open(found.sealed, namespace=self.namespace, destination=found.entry.id))
 
+    def resealed(self, found: Found) -> bytes:
+        """What is sealed of a destination, under the newest key. Raises InvalidDeployment."""
+        content = self.sealer.open(found.sealed, namespace=self.namespace, destination=found.entry.id)
+        return self.sealer.seal(content, namespace=self.namespace, destination=found.entry.id)
+
     def draft(self, webhook: Webhook, destination: Destination, secrets: Secrets, *, decided_on: str) -> Draft:
         """What a script writes of a destination."""
         sealed = self.sealer.seal(encode_secrets(secrets), namespace=self.namespace, destination=destination.id)

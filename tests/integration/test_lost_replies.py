@@ -24,7 +24,7 @@ from hookline_sender.engine.records import (
     State,
     TurnAnswer,
 )
-from hookline_sender.engine.registry import Draft, Lookup
+from hookline_sender.engine.registry import Draft, Lookup, Resealing
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.errors import RedisUnavailable
 from tests.support import run
@@ -164,10 +164,21 @@ def lookup(engine: Engine) -> Command[Any]:
     return registry.lookup(engine.layout, ["dst", "nobody"])
 
 
+def walk(engine: Engine) -> Command[Any]:
+    registered(engine)
+    return registry.walk(engine.layout, registry.START, 10)
+
+
+def reseal(engine: Engine) -> Command[Any]:
+    registered(engine)
+    changes = [Resealing("dst", b"sealed", b"sealed anew"), Resealing("dst", b"other", b"sealed by nobody")]
+    return registry.reseal(engine.layout, changes)
+
+
 OUTCOMES: dict[str, Outcome] = {"ok": OK, "retry": Retry("http_5xx", 1, 500), "dead": FAILED, "release": Released()}
 _PLAIN: tuple[Prepared, ...] = (
     *(publish, claim, reap, purge, cancel, cancel_running, redrive, inspect, list_, bind, policies),
-    *(register, configure, remove, pause, resume, tenant, lookup),
+    *(register, configure, remove, pause, resume, tenant, lookup, walk, reseal),
 )
 PREPARED: dict[str, Prepared] = {getattr(each, "__name__", ""): each for each in _PLAIN} | {
     f"settle {word}": settling(outcome) for word, outcome in OUTCOMES.items()

@@ -124,6 +124,17 @@ def test_a_key_encryption_key_that_is_set_later_opens_what_was_read_before() -> 
     assert known.resolve(task("a", 1), profile="axiom", now_ms=0).url == "https://a.example/"
 
 
+def test_what_no_key_opens_is_read_again_for_the_next_attempt_because_it_may_be_sealed_anew() -> None:
+    environ = {"HOOKLINE_KEY_ENCRYPTION_KEY": OTHER_KEK}
+    store = Store(("a", 1))
+    known = registered(store, environ)
+    for _ in range(2):
+        run(known.load([task("a", 1)]))
+        with pytest.raises(InvalidDeployment):
+            known.resolve(task("a", 1), profile="axiom", now_ms=0)
+    assert store.reads == [("a",), ("a",)]
+
+
 def test_a_worker_remembers_a_bounded_number_of_destinations() -> None:
     store = Store()
     one = found("a", 1)

@@ -18,6 +18,7 @@ from hookline_sender.cli.dev import WithCommand, run_dev
 from hookline_sender.cli.failures import told
 from hookline_sender.cli.loading import UnusablePlan, find, load, load_plan
 from hookline_sender.cli.operations import PlanArgument, add_to
+from hookline_sender.cli.registry import add_registry_to
 from hookline_sender.cli.serving import log_to_stderr, until_signalled
 from hookline_sender.deployment import Deployment
 from hookline_sender.destinations import resolve
@@ -150,6 +151,7 @@ def demo(
 
 
 add_to(app)
+add_registry_to(app)
 
 
 def _worker_of(plan: Plan, concurrency: int) -> Worker:

@@ -15,7 +15,8 @@ import typer
 from hookline_sender.cli.failures import told
 from hookline_sender.cli.loading import find, load_plan
 from hookline_sender.cli.operations_report import as_json, cancelled, details, redriven, table
-from hookline_sender.operator import MAX_LISTED, Operator, StateWord
+from hookline_sender.operator import Operator, StateWord
+from hookline_sender.paging import MAX_LISTED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,7 +41,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object or a
 def inspect(delivery_id: Delivery, plan: PlanArgument = "", *, json: AsJson = False) -> None:
     """Show one delivery: its state, its attempts and its redrives. Never its payload."""
     record = _operated(plan, lambda operator: operator.inspect(delivery_id))
-    typer.echo(_dumped(as_json(record)) if json else details(record))
+    typer.echo(dumped(as_json(record)) if json else details(record))
 
 
 def list_(
@@ -73,7 +74,7 @@ def list_(
             **bounds,
         ),
     )
-    typer.echo(_dumped([as_json(each) for each in found]) if json else table(found))
+    typer.echo(dumped([as_json(each) for each in found]) if json else table(found))
 
 
 def cancel(delivery_id: Delivery, plan: PlanArgument = "", *, json: AsJson = False) -> None:
@@ -82,7 +83,7 @@ def cancel(delivery_id: Delivery, plan: PlanArgument = "", *, json: AsJson = Fal
     A pending one is cancelled at once; one in progress unless its attempt succeeds; an ended one stays as it is.
     """
     done = _operated(plan, lambda operator: operator.cancel(delivery_id))
-    typer.echo(_dumped(as_json(done)) if json else cancelled(done))
+    typer.echo(dumped(as_json(done)) if json else cancelled(done))
 
 
 def redrive(
@@ -101,7 +102,7 @@ def redrive(
     done = _operated(
         plan, lambda operator: operator.redrive(delivery_id, request_id or None, accept_repeat=accept_repeat)
     )
-    typer.echo(_dumped(as_json(done)) if json else redriven(done))
+    typer.echo(dumped(as_json(done)) if json else redriven(done))
 
 
 def add_to(app: typer.Typer) -> None:
@@ -143,5 +144,6 @@ def _moment(option: str, text: str) -> datetime | None:
     return moment
 
 
-def _dumped(value: Any) -> str:  # noqa: ANN401 - what JSON holds
+def dumped(value: Any) -> str:  # noqa: ANN401 - what JSON holds
+    """What a command prints with --json."""
     return jsonlib.dumps(value, indent=2)

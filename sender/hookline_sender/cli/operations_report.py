@@ -30,8 +30,8 @@ def details(record: DeliveryRecord) -> str:
         ("delivery", record.delivery_id),
         ("state", record.state.word + (", to be cancelled" if _to_be_cancelled(record) else "")),
         ("event", record.event),
-        ("published as", _plain(record.event_key)),
-        ("tenant", _plain(record.tenant)),
+        ("published as", plain(record.event_key)),
+        ("tenant", plain(record.tenant)),
         ("destination", where),
         ("published", _time(record.created_ms)),
         ("due", _time(record.due_ms) if record.state in (State.ACCEPTED, State.WAITING) else ""),
@@ -46,16 +46,16 @@ def details(record: DeliveryRecord) -> str:
     lines = [f"{name + ':':<14}{text}" for name, text in facts if text]
     if record.history:
         head = ("ATTEMPT", "WHEN", "RESULT", "STATUS", "TOOK", "WORKER")
-        lines += ["", *_aligned([head, *map(_tried, record.history)])]
+        lines += ["", *aligned([head, *map(_tried, record.history)])]
     if record.recoveries:
         redrives = [(each.request_id, _time(each.at_ms), each.code) for each in record.recoveries]
-        lines += ["", *_aligned([("REDRIVE", "WHEN", "HAD FAILED WITH"), *redrives])]
+        lines += ["", *aligned([("REDRIVE", "WHEN", "HAD FAILED WITH"), *redrives])]
     return "\n".join(lines)
 
 
 def table(found: Sequence[ListedDelivery]) -> str:
     """One line per delivery."""
-    return "\n".join(_aligned([_HEAD, *map(_row, found)])) if found else "none"
+    return "\n".join(aligned([_HEAD, *map(_row, found)])) if found else "none"
 
 
 def cancelled(done: Cancellation) -> str:
@@ -79,7 +79,7 @@ def redriven(done: Redrive) -> str:
 def _row(each: ListedDelivery) -> tuple[str, ...]:
     when = _time(each.at_ms if each.at_ms is not None else each.created_ms)
     status = str(each.status or "")
-    key, tries = _plain(each.event_key), str(each.attempts)
+    key, tries = plain(each.event_key), str(each.attempts)
     return (each.delivery_id, each.state.word, when, each.event, each.destination, tries, each.code, status, key)
 
 
@@ -92,8 +92,8 @@ def _to_be_cancelled(record: DeliveryRecord) -> bool:
     return record.cancel_requested and record.state is State.RUNNING
 
 
-def _plain(text: str) -> str:
-    # Ids are the publisher's: none may move the cursor.
+def plain(text: str) -> str:
+    """A text of somebody else's as one that cannot move the cursor."""
     return text if text.isprintable() else ascii(text)
 
 
@@ -103,7 +103,8 @@ def _time(ms: int | None) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    """A line per row, their columns below each other; there is at least one."""
     listed = list(rows)
     widths = [max(len(row[column]) for row in listed) for column in range(len(listed[0]))]
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in listed]

@@ -31,8 +31,10 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "plan": ("plan",),
     "registry": ("registry",),
     "lookup": ("lookup",),
+    "destinations": ("destinations",),
     "register": ("registering", "register"),
     "configure": ("registering", "configure"),
+    "reseal": ("registering", "reseal"),
     "remove": ("registering", "remove"),
     "pause": ("registering", "pause"),
     "resume": ("registering", "resume"),
@@ -50,7 +52,7 @@ _ENGINE_CODES = (
 _READS = "no-writes,allow-oom"
 _FLAGS: Mapping[str, str] = {
     **dict.fromkeys(("publish", "register"), ""),
-    **dict.fromkeys(("inspect", "list", "lookup", "plan", "registry"), _READS),
+    **dict.fromkeys(("destinations", "inspect", "list", "lookup", "plan", "registry"), _READS),
 }
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 NO_DESTINATIONS = "0"
 """The revision of a tenant that has no destinations."""
+START = "0"
+"""Where a walk through all destinations begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,28 @@ class Lookup:
 
 
 @dataclass(frozen=True, slots=True)
+class Walked:
+    """A step of a walk through the namespace's destinations, in no order.
+
+    entries: with the tenant of each. registered: about how many there are. cursor: where the next step begins; START
+    when this was the last.
+    """
+
+    entries: tuple[tuple[str, Entry], ...]
+    registered: int
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resealing:
+    """What is sealed of a destination, and what shall be."""
+
+    id: str
+    before: bytes = field(repr=False)
+    after: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """What a destination shall be. `decided_on`: the tenant's revision, or the destination's version, that was seen."""
 
@@ -95,6 +119,26 @@ def lookup(layout: Layout, ids: Sequence[str]) -> Command[Lookup]:
         return Lookup(raw[0], tuple(_found(id_, each) for id_, each in zip(ids, raw[1:], strict=True)))
 
     return Command(script("lookup"), (layout.meta,), tuple(ids), parse)
+
+
+def walk(layout: Layout, cursor: str, count: int) -> Command[Walked]:
+    """About `count` of the namespace's destinations, from `cursor` on; all at once of a small one.
+
+    Who is registered all through a walk is met at least once, maybe twice.
+    """
+
+    def parse(raw: list[Any]) -> Walked:
+        triples = zip(raw[2::3], raw[3::3], raw[4::3], strict=True)
+        entries = ((tenant.decode(), _listed(id_.decode(), text)) for id_, tenant, text in triples)
+        return Walked(tuple(entries), raw[1], raw[0].decode())
+
+    return Command(script("destinations"), (layout.meta,), (cursor, count), parse)
+
+
+def reseal(layout: Layout, changes: Sequence[Resealing]) -> Command[tuple[int, ...]]:
+    """Put what is sealed anew in its place: the numbers of those that somebody changed meanwhile, which stay."""
+    args = tuple(part for each in changes for part in (each.id, each.before, each.after))
+    return Command(script("reseal"), (layout.meta,), args, tuple)
 
 
 def register(layout: Layout, fingerprint: str, draft: Draft) -> Command[Entry]:
