@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import ssl
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pytest
 from cryptography import x509
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hookline_sender.egress import AddressPolicy, HttpxTransport
+from hookline_sender.egress import AddressPolicy, FastTransport, HttpxTransport
 from hookline_sender.egress.guard import Guard
 from hookline_sender.engine.records import Dead, Delivered, Retry
 from tests.support import run
@@ -22,17 +22,33 @@ from tests.support_egress import endpoint, reset, send, status
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-
-@asynccontextmanager
-async def transport(*, max_idle: int = 200, trust: ssl.SSLContext | None = None) -> AsyncIterator[HttpxTransport]:
-    made = HttpxTransport(AddressPolicy(allow_loopback_http=True), max_idle=max_idle, ssl_context=trust)
-    yield made
-    await made.aclose()
+OurTransport = HttpxTransport | FastTransport
+Opened: TypeAlias = "AbstractAsyncContextManager[OurTransport]"
 
 
-def test_a_destination_reuses_its_connection() -> None:
+class Opening(Protocol):
+    """Opens the transport under test for a block."""
+
+    def __call__(self, *, max_idle: int = 200, trust: ssl.SSLContext | None = None) -> Opened: ...
+
+
+@pytest.fixture(params=[HttpxTransport, FastTransport])
+def transport(request: pytest.FixtureRequest) -> Opening:
+    @asynccontextmanager
+    async def opened(*, max_idle: int = 200, trust: ssl.SSLContext | None = None) -> AsyncIterator[OurTransport]:
+        made: OurTransport = request.param(
+            AddressPolicy(allow_loopback_http=True), max_idle=max_idle, ssl_context=trust
+        )
+        yield made
+        await made.aclose()
+
+    return opened
+
+
+def test_a_destination_reuses_its_connection(transport: Opening) -> None:
     async def go() -> None:
         async with endpoint(status(200, body=b"ok")) as there, transport() as used:
             for _ in range(5):
@@ -42,7 +58,7 @@ def test_a_destination_reuses_its_connection() -> None:
     run(go())
 
 
-def test_destinations_behind_one_host_never_share_a_connection() -> None:
+def test_destinations_behind_one_host_never_share_a_connection(transport: Opening) -> None:
     async def go() -> None:
         async with endpoint(status(200)) as there, transport() as used:
             for destination in ("acme", "globex", "acme", "globex"):
@@ -52,7 +68,7 @@ def test_destinations_behind_one_host_never_share_a_connection() -> None:
     run(go())
 
 
-def test_concurrent_requests_have_a_connection_each_and_keep_them() -> None:
+def test_concurrent_requests_have_a_connection_each_and_keep_them(transport: Opening) -> None:
     async def go() -> None:
         async with endpoint(status(200)) as there, transport() as used:
             for _ in range(2):
@@ -62,7 +78,7 @@ def test_concurrent_requests_have_a_connection_each_and_keep_them() -> None:
     run(go())
 
 
-def test_the_least_recently_used_idle_connection_is_closed_over_the_limit() -> None:
+def test_the_least_recently_used_idle_connection_is_closed_over_the_limit(transport: Opening) -> None:
     async def go() -> None:
         async with (
             endpoint(status(200)) as first,
@@ -80,7 +96,7 @@ def test_the_least_recently_used_idle_connection_is_closed_over_the_limit() -> N
     run(go())
 
 
-def test_closing_the_transport_closes_every_connection() -> None:
+def test_closing_the_transport_closes_every_connection(transport: Opening) -> None:
     async def go() -> None:
         async with endpoint(status(200)) as there:
             async with transport() as used:
@@ -92,7 +108,7 @@ def test_closing_the_transport_closes_every_connection() -> None:
     run(go())
 
 
-def test_a_request_that_outlives_its_transport_closes_its_connection() -> None:
+def test_a_request_that_outlives_its_transport_closes_its_connection(transport: Opening) -> None:
     async def go() -> None:
         arrived, closed = asyncio.Event(), asyncio.Event()
 
@@ -121,7 +137,7 @@ def test_a_request_that_outlives_its_transport_closes_its_connection() -> None:
         status(200, body=bytes(100_000)),
     ],
 )
-def test_a_connection_with_more_to_say_is_not_used_again(answer: bytes) -> None:  # cases: A51
+def test_a_connection_with_more_to_say_is_not_used_again(transport: Opening, answer: bytes) -> None:  # cases: A51
     async def go() -> None:
         async with endpoint(answer) as there, transport() as used:
             outcomes = [await send(there.url, transport=used) for _ in range(2)]
@@ -133,7 +149,9 @@ def test_a_connection_with_more_to_say_is_not_used_again(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize("unasked", [status(500), b"\x00", b""])
-def test_an_idle_connection_that_speaks_or_closes_is_dropped_at_once(unasked: bytes) -> None:  # cases: A51
+def test_an_idle_connection_that_speaks_or_closes_is_dropped_at_once(
+    transport: Opening, unasked: bytes
+) -> None:  # cases: A51
     async def go() -> None:
         async def speak_up(writer: asyncio.StreamWriter, number: int) -> None:
             writer.write(status(404 if number == 2 else 200))
@@ -151,7 +169,7 @@ def test_an_idle_connection_that_speaks_or_closes_is_dropped_at_once(unasked: by
     run(go())
 
 
-def test_a_request_that_met_a_closing_connection_is_sent_once_more() -> None:
+def test_a_request_that_met_a_closing_connection_is_sent_once_more(transport: Opening) -> None:
     async def go() -> None:
         async def closes_on_the_second(writer: asyncio.StreamWriter, number: int) -> None:
             if number == 2:
@@ -167,7 +185,7 @@ def test_a_request_that_met_a_closing_connection_is_sent_once_more() -> None:
     run(go())
 
 
-def test_a_request_is_not_sent_once_more_after_a_byte_of_its_answer() -> None:
+def test_a_request_is_not_sent_once_more_after_a_byte_of_its_answer(transport: Opening) -> None:
     async def go() -> None:
         async def breaks_the_second(writer: asyncio.StreamWriter, number: int) -> None:
             writer.write(status(200) if number == 1 else b"HTTP/1.1 2")
@@ -184,7 +202,7 @@ def test_a_request_is_not_sent_once_more_after_a_byte_of_its_answer() -> None:
     run(go())
 
 
-def test_an_early_answer_stops_a_body_that_nobody_reads() -> None:
+def test_an_early_answer_stops_a_body_that_nobody_reads(transport: Opening) -> None:
     async def go() -> None:
         answered = asyncio.Event()
 
@@ -205,7 +223,7 @@ def test_an_early_answer_stops_a_body_that_nobody_reads() -> None:
     run(go())
 
 
-def test_what_on_sent_raises_stops_the_request_unsent() -> None:
+def test_what_on_sent_raises_stops_the_request_unsent(transport: Opening) -> None:
     class LeaseGone(Exception):
         pass
 
@@ -224,7 +242,7 @@ def test_what_on_sent_raises_stops_the_request_unsent() -> None:
     run(go())
 
 
-def test_a_body_larger_than_the_socket_takes_arrives_whole() -> None:
+def test_a_body_larger_than_the_socket_takes_arrives_whole(transport: Opening) -> None:
     async def go() -> None:
         async with endpoint(status(200)) as there, transport() as used:
             assert isinstance(await send(there.url, transport=used, body=bytes(20_000_000)), Delivered)
@@ -235,7 +253,7 @@ def test_a_body_larger_than_the_socket_takes_arrives_whole() -> None:
 
 
 @pytest.mark.parametrize("end", ["close", "reset"])
-def test_a_peer_that_leaves_during_the_body_ends_the_attempt(end: str) -> None:
+def test_a_peer_that_leaves_during_the_body_ends_the_attempt(transport: Opening, end: str) -> None:
     async def go() -> None:
         async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(10)
@@ -273,7 +291,7 @@ def certificate(directory: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLCont
     return server, ssl.create_default_context(cafile=str(pem))
 
 
-def test_a_certificate_is_checked_against_the_host_name(tmp_path: Path) -> None:
+def test_a_certificate_is_checked_against_the_host_name(transport: Opening, tmp_path: Path) -> None:
     async def go() -> None:
         tls, trust = certificate(tmp_path, "localhost")
         async with endpoint(status(200), tls=tls) as there, transport(trust=trust) as used:
@@ -285,7 +303,7 @@ def test_a_certificate_is_checked_against_the_host_name(tmp_path: Path) -> None:
     run(go())
 
 
-def test_the_next_address_of_a_host_is_tried_when_one_refuses(tmp_path: Path) -> None:
+def test_the_next_address_of_a_host_is_tried_when_one_refuses(transport: Opening, tmp_path: Path) -> None:
     def two(_: str) -> list[str]:
         return ["127.0.0.2", "127.0.0.1"]  # nobody listens on the first
 
@@ -299,7 +317,9 @@ def test_the_next_address_of_a_host_is_tried_when_one_refuses(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("name", "trusted"), [("other.example", True), ("localhost", False)])
-def test_another_name_or_an_unknown_issuer_is_a_tls_failure(tmp_path: Path, name: str, trusted: bool) -> None:  # noqa: FBT001
+def test_another_name_or_an_unknown_issuer_is_a_tls_failure(
+    transport: Opening, tmp_path: Path, name: str, *, trusted: bool
+) -> None:
     async def go() -> None:
         tls, trust = certificate(tmp_path, name)
         async with endpoint(status(200), tls=tls) as there, transport(trust=trust if trusted else None) as used:

@@ -1,6 +1,6 @@
 """How a request leaves the house: URL rules, addresses, connections, limits.
 
-What needs the extra `sender` is imported when first used: declarations know an AddressPolicy without it.
+What needs the extra `sender`, or `fast`, is imported when first used: declarations know an AddressPolicy without it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,21 @@ from hookline_sender.egress.transport import Transport, TransportFailed, WireRes
 
 if TYPE_CHECKING:
     from hookline_sender.egress.adapter import as_transport
+    from hookline_sender.egress.fast import FastTransport
     from hookline_sender.egress.httpx_transport import HttpxTransport
 
-__all__ = ["AddressPolicy", "HttpxTransport", "Transport", "TransportFailed", "WireResponse", "as_transport"]
+__all__ = [
+    "AddressPolicy",
+    "FastTransport",
+    "HttpxTransport",
+    "Transport",
+    "TransportFailed",
+    "WireResponse",
+    "as_transport",
+]
 
 _WITH_EXTRA = {
+    "FastTransport": "hookline_sender.egress.fast",
     "HttpxTransport": "hookline_sender.egress.httpx_transport",
     "as_transport": "hookline_sender.egress.adapter",
 }

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    import httpcore
-
-    from hookline_sender.egress.stream import Stream
+from typing import Final, Generic, Protocol, TypeVar
 
 MAX_AGE: Final = 90.0
 """Seconds after which a connection is not used again: load balancers change behind a name."""
@@ -20,59 +14,74 @@ PoolKey = tuple[str, str]
 """Destination and origin. Tenants behind one host never share a connection."""
 
 
-@dataclass(slots=True)
-class Connection:
-    """One open connection; times are the loop's, in seconds."""
+class Pooled(Protocol):
+    """One open connection; times are the loop's, in seconds. Bytes or an end while it waits close it."""
 
-    http: httpcore.AsyncHTTP11Connection
-    stream: Stream
     opened_at: float
-    idle_since: float = 0.0
+    idle_since: float
 
-    def usable(self, now: float) -> bool:
-        """Whether the next request may go over it."""
-        fresh = now - self.opened_at < MAX_AGE and now - self.idle_since < MAX_IDLE
-        return fresh and self.http.is_idle() and not self.stream.is_dirty and not self.stream.has_unread()
+    @property
+    def answered(self) -> bool:
+        """Whether any byte of an answer came to the last request."""
+        ...
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the last request ended well and nothing has come since."""
+        ...
+
+    def has_unread(self) -> bool:
+        """Whether bytes or an end wait that the loop has not read yet."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once. Safe to call twice."""
+        ...
 
 
-class IdleConnections:
+C = TypeVar("C", bound=Pooled)
+
+
+class IdleConnections(Generic[C]):
     """A small stack per destination, and one limit over all of them: the least recently used goes first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._pools: OrderedDict[PoolKey, list[Connection]] = OrderedDict()
+        self._pools: OrderedDict[PoolKey, list[C]] = OrderedDict()
         self._count = 0
 
-    def take(self, key: PoolKey, now: float) -> Connection | None:
+    def take(self, key: PoolKey, now: float) -> C | None:
         """The connection that waited least, or None. Those that are not usable any more are closed on the way."""
         pool = self._pools.get(key, [])
         while pool:
             connection = self._pop(key, -1)
-            if connection.usable(now):
+            young = now - connection.opened_at < MAX_AGE and now - connection.idle_since < MAX_IDLE
+            if young and connection.reusable and not connection.has_unread():
                 return connection
-            connection.stream.abort()
+            connection.abort()
         return None
 
-    def put(self, key: PoolKey, connection: Connection, now: float) -> None:
-        """Keep a connection for the next request; may close others."""
+    def put(self, key: PoolKey, connection: C, now: float) -> None:
+        """Keep a connection for the next request if it is reusable; may close others."""
+        if not connection.reusable:
+            return
         connection.idle_since = now
-        connection.stream.rest()
         self._pools.setdefault(key, []).append(connection)
         self._pools.move_to_end(key)
         self._count += 1
         while self._count > self._limit or (self._count and self._oldest().idle_since <= now - MAX_IDLE):
-            self._pop(next(iter(self._pools)), 0).stream.abort()
+            self._pop(next(iter(self._pools)), 0).abort()
 
     def close(self) -> None:
         """Close them all, and each one that is put from now on. Safe to call twice."""
         self._limit = 0
         while self._count:
-            self._pop(next(iter(self._pools)), 0).stream.abort()
+            self._pop(next(iter(self._pools)), 0).abort()
 
-    def _oldest(self) -> Connection:
+    def _oldest(self) -> C:
         return next(iter(self._pools.values()))[0]
 
-    def _pop(self, key: PoolKey, index: int) -> Connection:
+    def _pop(self, key: PoolKey, index: int) -> C:
         pool = self._pools[key]
         connection = pool.pop(index)
         self._count -= 1

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from hookline_sender.egress.transport import FailureKind, TransportFailed, WireResponse
+from hookline_sender.egress.transport import MAX_HEAD_BYTES, FailureKind, TransportFailed, WireResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+
+_TEXTS: Final[dict[FailureKind, str]] = {
+    "closed": "the connection ended before the answer did",
+    "protocol": "the answer is not acceptable as HTTP/1.1",
+    "timeout": "no answer before the deadline",
+    "too_large": f"the answer's head is over {MAX_HEAD_BYTES} bytes",
+}
 
 
 @dataclass(slots=True)
@@ -27,10 +35,10 @@ class Progress:
                 self.on_sent()  # what it raises stops the request unsent
             self.sent = True
 
-    def failed(self, kind: FailureKind, text: str) -> TransportFailed:
-        """The error for a failure at this point."""
-        status = None if self.answer is None else self.answer.status
-        return TransportFailed(kind, text, status=status, sent=self.sent)
+    def failed(self, kind: FailureKind, text: str = "", *, status: int = 0) -> TransportFailed:
+        """The error for a failure at this point. `status`: of an answer that is not acceptable, if there is one."""
+        status = status or (0 if self.answer is None else self.answer.status)
+        return TransportFailed(kind, text or _TEXTS[kind], status=status or None, sent=self.sent)
 
 
 async def by_deadline(deadline: float, progress: Progress, exchange: Coroutine[Any, Any, WireResponse]) -> WireResponse:
@@ -41,4 +49,4 @@ async def by_deadline(deadline: float, progress: Progress, exchange: Coroutine[A
     except TimeoutError:
         if progress.answer is not None:
             return progress.answer
-        raise progress.failed("timeout", "no answer before the deadline") from None
+        raise progress.failed("timeout") from None

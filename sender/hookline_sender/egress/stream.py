@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import select
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import httpcore
+
+from hookline_sender.egress.link import Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,23 +19,20 @@ class OverBudget(httpcore.ReadError):
     """The peer sent more than may be read."""
 
 
-class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
+class Stream(Link, httpcore.AsyncNetworkStream):
     """Reads within a budget of raw bytes, says when the first byte is written, and closes without waiting.
 
     Timeouts are not its business: one deadline stands around the whole request.
     """
 
     def __init__(self) -> None:
-        self._transport: asyncio.Transport | None = None
+        super().__init__()
         self._received = bytearray()
         self._unsent = bytearray()
         self._budget = 0
-        self._waiter: asyncio.Future[None] | None = None
-        self._writing_paused = False
         self._resting = False
         self._lost = False
         self._cut = False
-        self._fileno = -1
         self.read_to_end = False
         self.ended = False
         self.answered = False
@@ -61,17 +58,6 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         Also true when a request was not handed over whole.
         """
         return bool(self._received) or self.ended or self._lost or self._cut
-
-    def has_unread(self) -> bool:
-        """Whether bytes or an end wait in the kernel that the loop has not read yet: one system call, under 2 µs."""
-        poll = select.poll()
-        poll.register(self._fileno, select.POLLIN)
-        return bool(poll.poll(0))
-
-    def abort(self) -> None:
-        """Close at once, dropping what was not sent. Safe to call twice."""
-        if self._transport is not None:
-            self._transport.abort()
 
     # What httpcore calls
 
@@ -111,11 +97,6 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
     # What the event loop calls
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
-        self._transport = cast("asyncio.Transport", transport)
-        self._fileno = transport.get_extra_info("socket").fileno()
-
     def data_received(self, data: bytes) -> None:
         """Keep what came for whoever reads; nobody asked for what comes to a resting connection, so that ends it."""
         self._received += data
@@ -134,20 +115,11 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._lost = exc is not None or not self.ended
         self._wake()
 
-    def pause_writing(self) -> None:
-        """Wait before the next slice."""
-        self._writing_paused = True
-
-    def resume_writing(self) -> None:
-        """Go on with the next slice."""
-        self._writing_paused = False
-        self._wake()
-
     async def _send(self) -> None:
         """Hand over what is unsent under back-pressure; stop at a lost connection and at an early answer."""
         buffer, self._unsent = self._unsent, bytearray()
         for start in range(0, len(buffer), _SLICE_BYTES):
-            if self._is_over() or self._transport is None:
+            if self._is_over():
                 raise httpcore.WriteError
             piece = bytes(buffer[start : start + _SLICE_BYTES])
             if self.before_write is not None:
@@ -161,14 +133,3 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
     def _is_over(self) -> bool:
         return self._lost or self.ended
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def _wait(self) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None

@@ -12,12 +12,7 @@ from typing import Final, NoReturn
 import h11
 
 from hookline_sender.egress.stream import OverBudget
-from hookline_sender.egress.transport import MAX_BODY_BYTES
-
-MAX_FIELDS: Final = 128
-"""Most fields of an answer, its trailers included."""
-MAX_INTERIM: Final = 8
-"""Most interim answers (1xx) before the answer itself."""
+from hookline_sender.egress.transport import MAX_BODY_BYTES, MAX_FIELDS, MAX_INTERIM
 
 _VERSION: Final = b"HTTP/1."
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] [1-9][0-9]{2}(?: [\t -~\x80-\xff]*)?\r\n")

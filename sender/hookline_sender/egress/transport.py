@@ -18,6 +18,12 @@ FailureKind = Literal["url", "header", "unsafe", "dns", "connect", "tls", "timeo
 
 MAX_BODY_BYTES: Final = 64 * 1024
 """Most that is read of a response's body; what is left goes with the connection."""
+MAX_HEAD_BYTES: Final = 16 * 1024
+"""Most that is read before a head is complete, interim answers included."""
+MAX_FIELDS: Final = 128
+"""Most fields of an answer, its trailers included."""
+MAX_INTERIM: Final = 8
+"""Most interim answers (1xx) before the answer itself."""
 
 # Framing and connection control belong to the transport: two authors of them is how requests get split.
 RESERVED: Final = frozenset(

@@ -1,0 +1,155 @@
+"""What every way out over connections of our own has in common, whatever reads and writes on them.
+
+    post ── take an idle connection ──┐
+      └──── resolve, connect, TLS ────┴── exchange ── keep or drop the connection
+
+Pools of HTTP libraries are quadratic in open connections, and a cancelled request can hold its slot in one for ever; so
+connections wait in a small stack per destination, and a request that does not end well takes its connection with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from abc import ABC, abstractmethod
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+import httpx
+
+from hookline_sender.egress.addresses import AddressPolicy
+from hookline_sender.egress.guard import Guard
+from hookline_sender.egress.idle import IdleConnections, Pooled
+from hookline_sender.egress.progress import Progress
+from hookline_sender.egress.transport import Headers, TransportFailed, WireResponse, check_headers
+from hookline_sender.egress.urls import Url, parse_url
+from hookline_sender.errors import UnsafeDestination
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_IDLE_CONNECTIONS: Final = 200
+"""Over all destinations; an idle TLS connection holds about half a megabyte."""
+
+R = TypeVar("R")
+R_contra = TypeVar("R_contra", contravariant=True)
+P = TypeVar("P", bound=asyncio.Protocol)
+
+
+class Exchanging(Pooled, Protocol[R_contra]):
+    """A connection that takes requests of one type, one at a time."""
+
+    async def exchange(self, request: R_contra, progress: Progress, deadline: float) -> WireResponse:
+        """Send and read until the loop's time `deadline`. Raises TransportFailed.
+
+        However it ends, a connection that may not be used again is closed and not `reusable`.
+        """
+        ...
+
+
+C = TypeVar("C", bound=Exchanging[Any])
+
+
+class PooledTransport(ABC, Generic[C, R]):
+    """A Transport with connections of type C that take requests of type R. For one event loop at a time.
+
+    policy: which addresses and ports it may connect to; None is nothing but public addresses.
+    ssl_context: trust and versions; None is httpx's trust store, TLS 1.2 or later.
+    max_idle: most connections that wait, over all destinations.
+    """
+
+    def __init__(
+        self,
+        policy: AddressPolicy | None = None,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        max_idle: int = MAX_IDLE_CONNECTIONS,
+    ) -> None:
+        self._policy = policy or AddressPolicy()
+        self._ssl_context = ssl_context
+        self._guard = Guard(self._policy)
+        self._idle = IdleConnections[C](max_idle)
+        self.repeated = 0
+        """Requests that were sent a second time, because their connection had been closed by the server."""
+
+    async def post(
+        self,
+        url: str,
+        headers: Headers,
+        body: bytes,
+        *,
+        deadline: float,
+        destination: str,
+        on_sent: Callable[[], None] | None = None,
+    ) -> WireResponse:
+        """See Transport.post."""
+        try:
+            target = parse_url(url, allow_loopback_http=self._policy.allow_loopback_http)
+        except UnsafeDestination as refused:
+            raise TransportFailed("url", str(refused)) from None
+        check_headers(headers)
+        request, progress = self._request(target, headers, body), Progress(on_sent)
+        key = (destination, target.origin)
+        reused = self._idle.take(key, _now())
+        if reused is not None:
+            try:
+                answer = await reused.exchange(request, progress, deadline)
+            except TransportFailed as failure:
+                # The server closed an idle connection while the request was on its way. Deliveries are at-least-once
+                # with an id, so this one case may be repeated, over a fresh connection (RFC 9110 9.2.2).
+                if failure.kind != "closed" or reused.answered:
+                    raise
+                self.repeated += 1
+            else:
+                self._idle.put(key, reused, _now())
+                return answer
+        try:
+            async with asyncio.timeout_at(deadline):
+                fresh = await self._open(target)
+        except TimeoutError:
+            raise progress.failed("timeout", "no connection before the deadline") from None
+        answer = await fresh.exchange(request, progress, deadline)
+        self._idle.put(key, fresh, _now())
+        return answer
+
+    async def aclose(self) -> None:
+        """Close every idle connection, and those of requests in flight when they end. Safe to call twice."""
+        self._idle.close()
+        self._guard.close()
+
+    @abstractmethod
+    def _request(self, target: Url, headers: Headers, body: bytes) -> R:
+        """A whole request: host, accept-encoding, content-length, the headers, the body."""
+
+    @abstractmethod
+    async def _open(self, target: Url) -> C:
+        """A new connection over `_connect`."""
+
+    async def _connect(self, target: Url, protocol: Callable[[], P]) -> P:
+        """A protocol on a new connection, secured for https. Raises TransportFailed."""
+        secure = target.scheme == "https"
+        context = (self._ssl_context or _default_ssl_context()) if secure else None
+        connected = await self._guard.connect(target.host, target.port)
+        try:
+            # The socket is the loop's from here on: closing it here as well could close its descriptor's next user.
+            _, made = await asyncio.get_running_loop().create_connection(
+                protocol, sock=connected, ssl=context, server_hostname=target.host if secure else None
+            )
+        except ssl.SSLError as error:
+            raise TransportFailed("tls", f"the TLS handshake failed: {error.reason or 'no reason given'}") from None
+        except OSError:
+            raise TransportFailed("connect", "the connection ended before it was secured") from None
+        return made
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@lru_cache(maxsize=1)
+def _default_ssl_context() -> ssl.SSLContext:
+    # Shared: building one reads the whole trust store, 25-136 ms.
+    context = httpx.create_ssl_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
