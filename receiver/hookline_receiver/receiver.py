@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from pydantic import BaseModel
 
-from hookline_receiver import answers
+from hookline_receiver import answers, probes
 from hookline_receiver.answers import Answer
 from hookline_receiver.body import PROCESS_CAP, BodyReader, Unread
 from hookline_receiver.errors import STALE, InvalidReceiver, KeysUnavailable, LedgerUnavailable, Refused
@@ -236,7 +236,9 @@ class Receiver:
         except KeysUnavailable:
             return answers.NO_KEYS
         delivery = delivered(head, pairs, body)
-        return await self._deliver(delivery, answers.ENCODED if _is_encoded(pairs) else prepare(delivery))
+        return probes.answer_to(delivery) or await self._deliver(
+            delivery, answers.ENCODED if _is_encoded(pairs) else prepare(delivery)
+        )
 
     async def _deliver(self, delivery: Delivery, prepared: Start | Answer) -> Answer | Forwarded:
         entry = self._entry(delivery)

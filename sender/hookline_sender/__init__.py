@@ -15,6 +15,7 @@ from hookline_sender.engine.records import Attempt, DeliveryRecord, ListedDelive
 from hookline_sender.errors import (
     DestinationBusy,
     FanoutExceeded,
+    HandshakeFailed,
     IdentityConflict,
     InvalidDeployment,
     InvalidDestination,
@@ -47,6 +48,7 @@ from hookline_shared.raw import RawEventType
 if TYPE_CHECKING:
     from hookline_sender.operator import Cancellation, Operator, Redrive
     from hookline_sender.overview import DestinationPage, ListedDestination
+    from hookline_sender.probing import Ping
     from hookline_sender.publisher import Publisher
     from hookline_sender.registrar import Destinations
     from hookline_sender.resealing import Resealed
@@ -67,6 +69,7 @@ __all__ = [
     "DomainEvent",
     "EventType",
     "FanoutExceeded",
+    "HandshakeFailed",
     "HooklineError",
     "HooklineWarning",
     "IdentityConflict",
@@ -85,6 +88,7 @@ __all__ = [
     "NotRedrivable",
     "Operator",
     "PayloadTooLarge",
+    "Ping",
     "Plan",
     "PlanMismatch",
     "Publication",
@@ -118,6 +122,7 @@ _WITH_EXTRA = {
     "Destinations": "hookline_sender.registrar",
     "Cancellation": "hookline_sender.operator",
     "Operator": "hookline_sender.operator",
+    "Ping": "hookline_sender.probing",
     "Publisher": "hookline_sender.publisher",
     "Redrive": "hookline_sender.operator",
     "SyncPublisher": "hookline_sender.sync_publisher",

@@ -57,6 +57,16 @@ def check_fanout(plan: Plan, tenant: Snapshot, destination: Destination) -> None
             raise FanoutExceeded(event, fanout, MAX_FANOUT)
 
 
+def check_key_is_known(webhook: Webhook, destination: Destination, *, known: bool) -> None:
+    """Refuse a handshake whose signature the receiver could not verify, because the key would be made only now."""
+    if not known:
+        raise InvalidDestination(
+            f'the webhook "{webhook.name}" asks {destination.id!r} before it is registered (handshake=True), so its '
+            "receiver needs the key first: make one with SigningKey.generate(), give it to the receiver, and register "
+            "with signing_key="
+        )
+
+
 def checked_key(key: SigningKey, profile: str) -> SigningKey:
     """A key that signs under the profile. Raises InvalidSigningKey, UnknownProfile."""
     fault = get_profile(profile).key_fault(key)

@@ -11,6 +11,7 @@ HooklineError
 ├── NotGranted             a grant is missing
 ├── StaleRegistry          registered destinations changed faster than they could be read
 ├── InvalidDestination     a destination cannot be registered like that
+├── HandshakeFailed        a destination did not say that it wants deliveries
 ├── UnknownDestination     no registered destination has that id
 ├── DestinationBusy        the id was removed and still has tasks
 ├── UnknownDelivery        no such delivery id (any more)
@@ -133,6 +134,21 @@ class StaleRegistry(HooklineError):
 
 class InvalidDestination(HooklineError):
     """A destination cannot be registered like that. Shows neither its URL nor a header's value."""
+
+
+class HandshakeFailed(HooklineError):
+    """A destination was asked whether it wants deliveries and did not say so; it was not registered, or not changed.
+
+    code: as of a delivery that failed, or `no_challenge`: a 2xx without the challenge. status: 0 when no answer came.
+    """
+
+    def __init__(self, id: str, code: str, status: int) -> None:  # noqa: A002 - the public name
+        super().__init__(
+            f"destination {id!r} did not say that it wants deliveries ({f'{code} {status}' if status else code}): its "
+            "receiver has to know the signing key and to answer hookline.validation with 2xx and the challenge in the "
+            "header x-axiom-challenge, as hookline's own does; then register it again"
+        )
+        self.id, self.code, self.status = id, code, status
 
 
 class UnknownDestination(HooklineError):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from hookline_sender.deployment import Deployment
     from hookline_sender.engine.commands import Command
-    from hookline_sender.engine.registry import Entry, Found
+    from hookline_sender.engine.registry import Entry, Found, Lookup
     from hookline_sender.engine.store import RedisStore
 
 R = TypeVar("R")
@@ -52,17 +52,17 @@ class OpenRegistry:
         except Changed:
             return None
 
-    async def lookup(self, id: str) -> tuple[Found | None, int]:  # noqa: A002 - the public name
-        """A destination, None when it is not registered, and Redis' time in milliseconds."""
+    async def lookup(self, id: str) -> tuple[Found | None, Lookup]:  # noqa: A002 - the public name
+        """A destination, None when it is not registered, and when that was so."""
         looked_up = await self.run(registry.lookup(self.store.layout, [id]))
-        return looked_up.found[0], looked_up.now_ms
+        return looked_up.found[0], looked_up
 
-    async def find(self, id: str) -> tuple[Found, int]:  # noqa: A002 - the public name
-        """A destination and Redis' time in milliseconds. Raises UnknownDestination."""
-        found, now_ms = await self.lookup(id)
+    async def find(self, id: str) -> tuple[Found, Lookup]:  # noqa: A002 - the public name
+        """A destination, and when it was as it is. Raises UnknownDestination."""
+        found, moment = await self.lookup(id)
         if found is None:
             raise UnknownDestination(id)
-        return found, now_ms
+        return found, moment
 
     async def granted(self, id: str) -> None:  # noqa: A002 - the public name
         """Return when the destination may be changed. Raises UnknownDestination, NotGranted."""

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from hookline_sender.errors import InvalidPlan, UnboundEvent
 from hookline_sender.policy import DeliveryPolicy, encode_policy
 from hookline_shared.event import EventType
+from hookline_shared.probes import RESERVED
 from hookline_shared.profiles import get_profile
 from hookline_shared.raw import RawEventType
 
@@ -39,6 +40,7 @@ class Webhook:
     concurrency: attempts in flight to one destination, over all workers, 1-1024. With ordering="binding" it is one.
     subscribers: it has no destination of its own but every registered one that subscribes; see Destinations.
     profile: how requests are signed: `axiom`, `standard-webhooks` or `svix`; see hookline_shared.profiles.
+    handshake: a destination is registered only after it said that it wants deliveries; see Destinations.register.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Webhook:
     profile: str = "axiom"
     subscribers: bool = False
     kind: Literal["webhook"] = "webhook"
+    handshake: bool = False
 
     def carries(self, event: str) -> bool:
         """Whether the webhook receives the event of that name."""
@@ -104,11 +107,13 @@ class Plan:
         policy: DeliveryPolicy | None = None,
         profile: str = "axiom",
         subscribers: bool = False,
+        handshake: bool = False,
     ) -> Webhook:
         """Declare a webhook for the given events, or for all of the plan when none is given.
 
         With `subscribers` it goes to every registered destination that subscribes, instead of to one destination that
-        the deployment names; the rest are defaults of theirs, the policy excepted, which holds for all.
+        the deployment names; the rest are defaults of theirs, the policy excepted, which holds for all. `handshake`
+        asks each of them whether it wants deliveries before it is registered.
         Event types from a shared module join the plan here. Raises InvalidPlan.
         """
         self._check_webhook(name, concurrency)
@@ -118,8 +123,10 @@ class Plan:
             concurrency = 1
         for event_type in events:
             self._adopt(event_type)
+        if handshake and not subscribers:
+            raise InvalidPlan(f'the webhook "{name}" has handshake=True, which is for those with subscribers=True')
         names = tuple(dict.fromkeys(each.name for each in events))
-        made = Webhook(name, names, concurrency, chosen, profile, subscribers)
+        made = Webhook(name, names, concurrency, chosen, profile, subscribers, handshake=handshake)
         self._webhooks[name] = made
         return made
 
@@ -159,6 +166,7 @@ class Plan:
         return _digest([list(self._events), sorted(rules)])
 
     def _check_unused(self, event: str) -> None:
+        _check_free(event)
         if event in self._events:
             raise InvalidPlan(f'the plan already has an event "{event}": use the one it returned')
 
@@ -166,6 +174,7 @@ class Plan:
         given: object = event_type  # callers without a type checker
         if not isinstance(given, EventType | RawEventType):
             raise InvalidPlan(f"a webhook takes what plan.event(…) returned, and was given {type(given).__name__}")
+        _check_free(event_type.name)
         known = self._events.setdefault(event_type.name, event_type)
         if known is not event_type and known != event_type:
             raise InvalidPlan(f'the plan already has another event "{event_type.name}": names are unique in a plan')
@@ -182,6 +191,11 @@ def _checked_name(what: str, name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InvalidPlan(f"{name!r} cannot name a {what}: use 1-64 of a-z, 0-9 and -, starting with a letter or digit")
     return name
+
+
+def _check_free(event: str) -> None:
+    if event.startswith(RESERVED):
+        raise InvalidPlan(f'"{event}" cannot name an event: receivers answer what begins with {RESERVED} by themselves')
 
 
 def _digest(value: object) -> str:

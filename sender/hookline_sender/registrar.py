@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Self
 
 from hookline_sender import overview, resealing
 from hookline_sender.deployment import Deployment
+from hookline_sender.destinations import ResolvedDestination
+from hookline_sender.egress.adapter import as_transport
+from hookline_sender.egress.httpx_transport import HttpxTransport
 from hookline_sender.egress.urls import parse_url
 from hookline_sender.engine import registry
 from hookline_sender.engine.store import RedisStore
@@ -18,6 +21,7 @@ from hookline_sender.enrolment import (
     MAX_OVERLAP,
     check_events,
     check_fanout,
+    check_key_is_known,
     keys_to_register,
     rotated,
     webhook_of,
@@ -26,6 +30,7 @@ from hookline_sender.errors import InvalidDestination
 from hookline_sender.matching import snapshot_of
 from hookline_sender.opened import OpenRegistry, tries
 from hookline_sender.paging import checked_limit
+from hookline_sender.probing import Probe
 from hookline_sender.registration import Destination, Registration, Secrets, decode_subscription
 from hookline_sender.vault import described
 from hookline_shared.errors import HooklineError
@@ -33,8 +38,12 @@ from hookline_shared.errors import HooklineError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hookline_sender.egress.adapter import HttpxShaped
+    from hookline_sender.egress.transport import Transport
+    from hookline_sender.engine.registry import Lookup
     from hookline_sender.overview import DestinationPage
-    from hookline_sender.plan import Plan
+    from hookline_sender.plan import Plan, Webhook
+    from hookline_sender.probing import Ping
     from hookline_sender.resealing import Resealed
     from hookline_shared.keys import SigningKey
 
@@ -44,15 +53,22 @@ class Destinations:
 
     deployment: None means Deployment.from_env(plan, environ), read when it opens.
     environ: where the key-encryption keys are read, at every call; None means os.environ.
+    transport: how pings and handshakes are sent, as a Worker's; what is given stays the caller's to close.
 
     Changes need the grant `register:webhook:NAME`. All but `remove`, `pause` and `resume` need the key-encryption keys
     and raise InvalidDeployment without the right ones. Everything raises RedisUnavailable and WeakDurability.
     """
 
     def __init__(
-        self, plan: Plan, deployment: Deployment | None = None, *, environ: Mapping[str, str] | None = None
+        self,
+        plan: Plan,
+        deployment: Deployment | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        transport: Transport | HttpxShaped | None = None,
     ) -> None:
         self._plan, self._deployment, self._environ = plan, deployment, environ
+        self._given = None if transport is None else as_transport(transport)
         self._open: OpenRegistry | None = None
 
     async def __aenter__(self) -> Self:
@@ -61,6 +77,7 @@ class Destinations:
             raise HooklineError("these destinations are already open: share them, or make a second object")
         deployment = self._deployment or Deployment.from_env(self._plan, self._environ)
         self._open = OpenRegistry(deployment, await RedisStore.connect(deployment, self._plan), self._environ)
+        self._transport: Transport = self._given or HttpxTransport(deployment.address_policy)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -68,6 +85,8 @@ class Destinations:
         opened, self._open = self._open, None
         if opened is not None:
             await opened.store.aclose()
+            if self._given is None:
+                await self._transport.aclose()
 
     async def register(self, destination: Destination, *, signing_key: SigningKey | None = None) -> Registration:
         """Register a destination, or register it anew under its id. Whatever is published after this reaches it.
@@ -75,9 +94,14 @@ class Destinations:
         signing_key: one that the receiver has already; it takes the place of all others at once. None generates one
             the first time and keeps the keys there are after that. To change keys without a gap, use `rotate_key`.
 
+        A webhook with handshake=True asks the destination whether it wants deliveries, signed with its key, unless URL
+        and keys stay as they are. Its receiver needs the key before that: give one of SigningKey.generate().
+
         Raises:
             NotGranted.
-            InvalidDestination: the webhook is not for subscribers or lacks the event, or the id is somebody else's.
+            InvalidDestination: the webhook is not for subscribers or lacks the event, the id is somebody else's, or a
+                handshake has no key.
+            HandshakeFailed: it did not say that it wants deliveries.
             UnsafeDestination: the URL is not allowed. InvalidSigningKey: the key does not fit the profile.
             FanoutExceeded: an event would reach more than 128 destinations.
             DestinationBusy: the id was removed and is not free yet. StaleRegistry: too many changes at the same time.
@@ -88,17 +112,21 @@ class Destinations:
         check_events(self._plan, webhook, destination)
         parse_url(destination.url, allow_loopback_http=opened.deployment.allow_loopback_http)
         vault = opened.vault
-        profile, owner = destination.profile or webhook.profile, destination.tenant or ""
+        profile, owner, asks = destination.profile or webhook.profile, destination.tenant or "", webhook.handshake
         async for _ in tries(destination.id):
             # The revision first: what changes after it was read is noticed when the script compares it.
             entries = await opened.run(registry.tenant_entries(opened.store.layout, owner))
-            found, now_ms = await opened.lookup(destination.id)
+            found, moment = await opened.lookup(destination.id)
             others = tuple(each for each in entries.entries if each.id != destination.id)  # its own may be damaged
             check_fanout(self._plan, snapshot_of(replace(entries, entries=others)), destination)
             kept = found is not None and found.tenant == owner and signing_key is None
-            before = vault.open(found).keys if found is not None and kept else ()
-            keys = keys_to_register(profile, signing_key, before, now_ms)
+            before = vault.open(found) if found is not None and kept else None
+            keys = keys_to_register(profile, signing_key, before.keys if before else (), moment.now_ms)
             secrets = Secrets(destination.url, tuple(destination.headers.items()), keys)
+            if asks and (before is None or before.url != destination.url):
+                check_key_is_known(webhook, destination, known=before is not None or signing_key is not None)
+                await self._probe(webhook, destination, secrets, moment).validate()
+                asks = False
             draft = vault.draft(webhook, destination, secrets, decided_on=entries.revision)
             command = registry.register(opened.store.layout, self._plan.fingerprint, draft)
             if entry := await opened.write(command):
@@ -125,14 +153,14 @@ class Destinations:
             raise InvalidDestination(f"overlap={overlap:g} is outside 0-{MAX_OVERLAP:g} seconds")
         opened = self._opened()
         async for _ in tries(id):
-            found, now_ms = await opened.find(id)
+            found, moment = await opened.find(id)
             webhook_name = decode_subscription(found.entry.public).webhook
             opened.require(webhook_name)
             webhook, vault = webhook_of(self._plan, webhook_name), opened.vault
             secrets = vault.open(found)
             destination = described(found, secrets)
             profile = destination.profile or webhook.profile
-            keys = rotated(profile, signing_key, secrets.keys, now_ms, overlap=overlap)
+            keys = rotated(profile, signing_key, secrets.keys, moment.now_ms, overlap=overlap)
             changed = replace(secrets, keys=keys)
             draft = vault.draft(webhook, destination, changed, decided_on=str(found.entry.version))
             command = registry.configure(opened.store.layout, self._plan.fingerprint, draft)
@@ -200,6 +228,29 @@ class Destinations:
     async def resume(self, id: str) -> None:  # noqa: A002 - the public name
         """Deliver again, what has waited first. Raises like `remove`."""
         await self._set_paused(id, paused=False)
+
+    async def ping(self, id: str) -> Ping:  # noqa: A002 - the public name
+        """Send the destination one signed test request, `hookline.ping`, and tell what came of it.
+
+        It goes the way deliveries go and within their timeout, also to a paused one. No task, limit or breaker hears of
+        it. Raises like `remove`, and InvalidDestination when the plan lacks its webhook.
+        """
+        opened = self._opened()
+        found, moment = await opened.find(id)
+        webhook_name = decode_subscription(found.entry.public).webhook
+        opened.require(webhook_name)
+        webhook, secrets = webhook_of(self._plan, webhook_name), opened.vault.open(found)
+        return await self._probe(webhook, described(found, secrets), secrets, moment).ping()
+
+    def _probe(self, webhook: Webhook, destination: Destination, secrets: Secrets, moment: Lookup) -> Probe:
+        to = ResolvedDestination(
+            destination.id,
+            secrets.url,
+            tuple(each.key for each in secrets.keys if each.signs_at(moment.now_ms)),
+            destination.profile or webhook.profile,
+            tuple((name.encode(), value.encode()) for name, value in secrets.headers),
+        )
+        return Probe(self._transport, to, moment.stamp_ms, webhook.policy.timeout)
 
     async def _set_paused(self, id: str, *, paused: bool) -> None:  # noqa: A002 - the public name
         opened = self._opened()

@@ -151,7 +151,7 @@ def _headers(
         body=task.body,
     )
     content_type = (b"content-type", task.content_type.encode("ascii"))
-    return [content_type, (b"user-agent", _user_agent()), *destination.headers, *signed]
+    return [content_type, (b"user-agent", user_agent()), *destination.headers, *signed]
 
 
 def _location(response: WireResponse) -> str:
@@ -173,7 +173,8 @@ def _since(started: float) -> int:
 
 
 @lru_cache(maxsize=1)
-def _user_agent() -> bytes:
+def user_agent() -> bytes:
+    """How requests name who sends them."""
     try:
         return f"hookline/{version('hookline')}".encode("ascii")
     except PackageNotFoundError:  # run from a source tree

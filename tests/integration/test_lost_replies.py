@@ -219,8 +219,10 @@ def timeless(answer: Any) -> Any:
             tasks = [replace(task, claimed_at_ms=0) for task in answer.tasks]
             ordered = tuple(sorted(tasks, key=lambda task: task.delivery_id))
             return replace(answer, now_ms=0, tasks=ordered, next_due_ms=None)
-        case DeliveryRecord() | ListPage() | Lookup():
+        case DeliveryRecord() | ListPage():
             return replace(answer, now_ms=0)
+        case Lookup():
+            return replace(answer, now_ms=0, stamp_ms=0)
         case _:
             return answer
 

@@ -40,7 +40,7 @@ class Store:
 
     async def run(self, command: Any) -> Lookup:
         self.reads.append(command.args)
-        return Lookup(0, tuple(self.there.get(name) for name in command.args))
+        return Lookup(0, 0, tuple(self.there.get(name) for name in command.args))
 
 
 def found(name: str, version: int, **changes: Any) -> Found:

@@ -55,9 +55,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Destinations by id at a moment of Redis' time; None for one that is not registered."""
+    """Destinations by id at a moment; None for one that is not registered.
+
+    now_ms: the engine's time. stamp_ms: Redis' own, which is behind it after it was set back.
+    """
 
     now_ms: int
+    stamp_ms: int
     found: tuple[Found | None, ...]
 
 
@@ -116,7 +120,7 @@ def lookup(layout: Layout, ids: Sequence[str]) -> Command[Lookup]:
     """Destinations by id, in the order of `ids`. One that somebody wrote over counts as not registered."""
 
     def parse(raw: list[Any]) -> Lookup:
-        return Lookup(raw[0], tuple(_found(id_, each) for id_, each in zip(ids, raw[1:], strict=True)))
+        return Lookup(raw[0], raw[1], tuple(_found(id_, each) for id_, each in zip(ids, raw[2:], strict=True)))
 
     return Command(script("lookup"), (layout.meta,), tuple(ids), parse)
 

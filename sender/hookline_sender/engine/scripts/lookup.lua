@@ -1,6 +1,7 @@
--- Destinations by id, with what is sealed: the time, then for each id its tenant, public entry and sealed text, or nothing.
--- Reads only. ARGV: ids.
-local out = { (clock()) }
+-- Destinations by id, with what is sealed: the time, Redis' own time, then for each id its tenant, public entry and sealed
+-- text, or nothing. Reads only. ARGV: ids.
+local now, shift = clock()
+local out = { now, now - shift }
 for i, id in ipairs(ARGV) do
   local owner = call('HGET', key('dst'), id)
   local found = {}
@@ -9,6 +10,6 @@ for i, id in ipairs(ARGV) do
     local v = call('HMGET', key('reg:' .. tenant), 'p' .. id, 's' .. id)
     if v[1] and v[2] then found = { tenant, v[1], v[2] } end
   end
-  out[i + 1] = found
+  out[i + 2] = found
 end
 return out
