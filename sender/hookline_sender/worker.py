@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hookline_sender.attempts import Attempts
 from hookline_sender.deployment import Deployment
 from hookline_sender.egress.adapter import as_transport
-from hookline_sender.egress.httpx_transport import HttpxTransport
+from hookline_sender.egress.named import transport_class
 from hookline_sender.engine.layout import Layout
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.errors import InvalidPlan, RedisUnavailable
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 
     from hookline_sender.egress.adapter import HttpxShaped
+    from hookline_sender.egress.named import TransportName
     from hookline_sender.egress.transport import Transport
     from hookline_sender.plan import Plan
 
@@ -43,8 +44,8 @@ class Worker:
 
     deployment: None means Deployment.from_env(plan, environ), read when the worker starts.
     concurrency: attempts in progress at once, 1-4096.
-    transport: a hookline Transport or any httpx.AsyncBaseTransport, which stays the caller's to close; None makes the
-        default one for each run.
+    transport: "httpx" (which None means) or "fast" makes one for each run; "fast" needs the extra of that name. Or a
+        hookline Transport or any httpx.AsyncBaseTransport, which stays the caller's to close.
     environ: where destinations' URLs and keys are read, at every attempt; None means os.environ.
     rand: gives floats in [0, 1) for the jitter of retries and reconnects.
     """
@@ -55,7 +56,7 @@ class Worker:
         deployment: Deployment | None = None,
         *,
         concurrency: int = 100,
-        transport: Transport | HttpxShaped | None = None,
+        transport: Transport | HttpxShaped | TransportName | None = None,
         environ: Mapping[str, str] | None = None,
         rand: Callable[[], float] = random,
     ) -> None:
@@ -63,7 +64,9 @@ class Worker:
             raise InvalidPlan(f"concurrency={concurrency!r} is outside 1-{MAX_CONCURRENCY}")
         self._plan, self._deployment, self._environ = plan, deployment, environ
         self._concurrency, self._rand = concurrency, rand
-        self._transport = transport
+        name = transport if isinstance(transport, str) else "httpx"
+        self._transport_class = transport_class(name)
+        self._transport = None if isinstance(transport, str) else transport
 
     async def run(self) -> None:
         """Work until cancelled; that is the way to stop it.
@@ -137,7 +140,7 @@ class Worker:
     async def _loop_on(self, stack: AsyncExitStack, deployment: Deployment, store: RedisStore) -> TurnLoop:
         plan = self._plan
         if self._transport is None:
-            transport: Transport = HttpxTransport(deployment.address_policy)
+            transport: Transport = self._transport_class(deployment.address_policy)
             stack.push_async_callback(transport.aclose)
         else:
             transport = as_transport(self._transport)

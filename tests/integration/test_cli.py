@@ -104,10 +104,14 @@ def shop(folder: Path, redis_url: str, namespace: str) -> Iterator[Shop]:
         destination.answer.set()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_worker_finishes_what_it_is_delivering_and_exits_with_0(shop: Shop, number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "transport"), [(signal.SIGTERM, "httpx"), (signal.SIGINT, "fast")])
+def test_a_stopped_worker_finishes_what_it_is_delivering_and_exits_with_0(
+    shop: Shop, number: signal.Signals, transport: str
+) -> None:
     delivery = shop.publish()
-    with hookline("worker", "shop:plan", "--concurrency", "5", environ=shop.environ, cwd=shop.folder) as worker:
+    options = ("--concurrency", "5", "--transport", transport)
+    with hookline("worker", "shop:plan", *options, environ=shop.environ, cwd=shop.folder) as worker:
+        said(worker, f"5 at once over {transport}")
         assert shop.destination.arrived.wait(LIMIT)
         worker.send_signal(number)
         said(worker, "finishing the attempts in progress")
@@ -148,6 +152,7 @@ def test_a_worker_logs_to_stderr_and_nothing_to_stdout(shop: Shop) -> None:
         (["nowhere:plan"], 'there is no module "nowhere"'),
         (["shop:silent"], "add plan.webhook("),
         (["shop:worker", "--concurrency", "5"], "leave out --concurrency"),
+        (["shop:worker", "--transport", "fast"], "leave out --transport"),
     ],
 )
 def test_a_wrong_call_is_answered_with_one_sentence_and_2(folder: Path, arguments: list[str], sentence: str) -> None:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
-import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from hookline_sender.egress import AddressPolicy, FastTransport, HttpxTransport
 from hookline_sender.egress.guard import Guard
 from hookline_sender.engine.records import Dead, Delivered, Retry
 from tests.support import run
-from tests.support_egress import endpoint, reset, send, status
+from tests.support_egress import certificate, endpoint, reset, send, status
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
@@ -269,26 +264,6 @@ def test_a_peer_that_leaves_during_the_body_ends_the_attempt(transport: Opening,
 
 
 # TLS
-
-
-def certificate(directory: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """A server's context with a certificate for `name`, and a client's that trusts it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-    start = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
-    made = (
-        x509.CertificateBuilder(subject, subject, key.public_key(), 1, start, start + dt.timedelta(days=2))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = directory / "certificate.pem"
-    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    pem.write_bytes(
-        made.public_bytes(serialization.Encoding.PEM) + key.private_bytes(serialization.Encoding.PEM, *plain)
-    )
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(pem)
-    return server, ssl.create_default_context(cafile=str(pem))
 
 
 def test_a_certificate_is_checked_against_the_host_name(transport: Opening, tmp_path: Path) -> None:

@@ -16,12 +16,13 @@ from hookline_sender.cli.demo import Scale, run_demo
 from hookline_sender.cli.demo_report import show
 from hookline_sender.cli.dev import WithCommand, run_dev
 from hookline_sender.cli.failures import told
-from hookline_sender.cli.loading import UnusablePlan, find, load, load_plan
+from hookline_sender.cli.loading import Target, UnusablePlan, find, load, load_plan
 from hookline_sender.cli.operations import PlanArgument, add_to
 from hookline_sender.cli.registry import add_registry_to
-from hookline_sender.cli.serving import log_to_stderr, until_signalled
+from hookline_sender.cli.serving import log_to_stderr, serve
 from hookline_sender.deployment import Deployment
 from hookline_sender.destinations import resolve
+from hookline_sender.egress.named import TransportName  # noqa: TC001 - typer reads it
 from hookline_sender.plan import Plan
 from hookline_sender.worker import MAX_CONCURRENCY, Worker
 from hookline_shared.errors import HooklineError
@@ -67,6 +68,12 @@ def worker(
             min=1, max=MAX_CONCURRENCY, show_default=str(DEFAULT_CONCURRENCY), help="Attempts in progress at once."
         ),
     ] = None,
+    transport: Annotated[
+        TransportName | None,
+        typer.Option(
+            show_default="httpx", help="What sends: fast needs the extra of that name, and is for production."
+        ),
+    ] = None,
 ) -> None:
     """Deliver the events of a plan until SIGTERM or Ctrl-C, and then finish what is in progress.
 
@@ -78,13 +85,11 @@ def worker(
         target = find(plan, Path.cwd())
         found = load(target)
         if isinstance(found, Plan):
-            found = _worker_of(found, concurrency or DEFAULT_CONCURRENCY)
-        elif concurrency is not None:
-            raise UnusablePlan(
-                f"{target.text} is a Worker, which has a concurrency of its own: leave out --concurrency"
-            )
+            found = _worker_of(found, concurrency or DEFAULT_CONCURRENCY, transport or "httpx")
+        else:
+            _refuse_options_of_a_worker(target, concurrency=concurrency, transport=transport)
         gc.freeze()  # what was imported stays: going through it again and again is a tenth of a worker's time
-        asyncio.run(until_signalled(found.run()))
+        serve(found.run())
 
 
 @app.command(cls=WithCommand)
@@ -154,12 +159,19 @@ add_to(app)
 add_registry_to(app)
 
 
-def _worker_of(plan: Plan, concurrency: int) -> Worker:
+def _refuse_options_of_a_worker(target: Target, **options: object) -> None:
+    for name, given in options.items():
+        if given is not None:
+            raise UnusablePlan(f"{target.text} is a Worker, which has a {name} of its own: leave out --{name}")
+
+
+def _worker_of(plan: Plan, concurrency: int, transport: TransportName) -> Worker:
     if not plan.webhooks:
         raise UnusablePlan(f'plan "{plan.name}" has no webhook, so there is nothing to deliver: add plan.webhook(…)')
-    log.info('plan "%s": delivering to %s, %d at once', plan.name, ", ".join(plan.webhooks), concurrency)
+    names = ", ".join(plan.webhooks)
+    log.info('plan "%s": delivering to %s, %d at once over %s', plan.name, names, concurrency, transport)
     _warn_of_what_is_missing(plan)
-    return Worker(plan, concurrency=concurrency)
+    return Worker(plan, concurrency=concurrency, transport=transport)
 
 
 def _warn_of_what_is_missing(plan: Plan) -> None:

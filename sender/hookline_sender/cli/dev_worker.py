@@ -6,7 +6,6 @@ closes, so that it outlives nobody.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from hookline_sender.cli.loading import Target, load_plan
 from hookline_sender.cli.processes import end_with_parent
-from hookline_sender.cli.serving import until_signalled
+from hookline_sender.cli.serving import serve
 from hookline_sender.deployment import Deployment
 from hookline_sender.egress.httpx_transport import HttpxTransport
 from hookline_sender.egress.transport import TransportFailed
@@ -96,7 +95,7 @@ def main() -> None:
     end_with_parent()
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
     text, folder, *quiet = sys.argv[1:]
-    asyncio.run(until_signalled(_work(Target(text, Path(folder)), frozenset(quiet))))
+    serve(_work(Target(text, Path(folder)), frozenset(quiet)))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ working ──SIGTERM, SIGINT──▶ stopping ──▶ exit 0
 from __future__ import annotations
 
 import asyncio
+import importlib
+import importlib.util
 import logging
 import os
 import signal
@@ -23,6 +25,13 @@ def log_to_stderr() -> None:
     """Show hookline's own messages from INFO on, and warnings of everything else."""
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(message)s", level=logging.WARNING)
     logging.getLogger("hookline_sender").setLevel(logging.INFO)
+
+
+def serve(work: Coroutine[Any, Any, None]) -> None:
+    """Do `work` as `until_signalled` does, on uvloop's event loop where the extra `fast` is installed."""
+    fast = importlib.import_module("uvloop").new_event_loop if importlib.util.find_spec("uvloop") else None
+    with asyncio.Runner(loop_factory=fast) as runner:
+        runner.run(until_signalled(work))
 
 
 async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
