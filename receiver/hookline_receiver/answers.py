@@ -69,6 +69,7 @@ REJECTED: Final = Answer(422, "rejected", b"rejected\n")
 HANDLED: Final = Answer(204, "handled")
 FAILED: Final = Answer(500, "failed", b"the handler failed\n")
 UNCOMPLETED: Final = Answer(500, "uncompleted", b"the delivery was not completed\n")
+UNUSED: Final = Answer(500, "session_unused", b"the delivery's session was not used\n")
 BAD_RESPONSE: Final = Answer(500, "failed", b"the handler answered neither success nor failure\n")
 
 
@@ -82,6 +83,7 @@ NO_KEYS: Final = _later("keys_unavailable", b"keys unavailable\n")
 LEDGER_FULL: Final = _later("ledger_full", b"ledger full\n", 10.0)
 LEDGER_DOWN: Final = _later("ledger_unavailable", b"ledger unavailable\n")
 UNRECORDED: Final = _later("unrecorded", b"handled, but not recorded\n")
+ROLLED_BACK: Final = _later("rolled_back", b"rolled back: come again\n")
 OVERDUE: Final = _later("overdue", b"the handler took too long\n")
 
 

@@ -19,12 +19,13 @@ from hookline_receiver import answers, probes
 from hookline_receiver.answers import Answer
 from hookline_receiver.body import PROCESS_CAP, BodyReader, Unread
 from hookline_receiver.errors import STALE, InvalidReceiver, KeysUnavailable, LedgerUnavailable, Refused
+from hookline_receiver.flows import check_handler, check_ledger, flow_of
 from hookline_receiver.handlers import Route, Router, Starter, decode, event_id_of
-from hookline_receiver.handling import Handling, Terms
+from hookline_receiver.handling import Terms
 from hookline_receiver.keyring import Keyring
 from hookline_receiver.ledger.protocol import Entry
 from hookline_receiver.lifespan import serve as serve_lifespan
-from hookline_receiver.limits import check_seconds, check_whole
+from hookline_receiver.limits import check_choice, check_seconds, check_whole
 from hookline_receiver.verification import authenticate, check_freshness, check_tolerance, delivered, read_head
 from hookline_shared.errors import InvalidEvent
 from hookline_shared.event import DomainEvent, DomainEventRef, EventType
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
     from hookline_receiver.answers import Forwarded
     from hookline_receiver.body import BufferCap
     from hookline_receiver.delivery import Delivery
+    from hookline_receiver.flows import AnyLedger
     from hookline_receiver.handlers import Register, Start
     from hookline_receiver.keyring import KeySource
-    from hookline_receiver.ledger.protocol import Ledger
     from hookline_shared.profiles import Profile
 
     Pairs = list[tuple[bytes, bytes]]
@@ -85,7 +86,7 @@ class Receiver:
         name: str,
         *,
         keys: KeySource,
-        ledger: Ledger,
+        ledger: AnyLedger,
         scheme: str | Profile = "axiom",
         tolerance: float = 300.0,
         max_body_bytes: int | None = None,
@@ -100,13 +101,14 @@ class Receiver:
         buffer_cap: BufferCap = PROCESS_CAP,
         clock: Callable[[], int] = _wall_clock_ms,
     ) -> None:
-        _check_choice("stale_status", stale_status, 503, 401)
-        _check_choice("on_unknown", on_unknown, "accept", "reject")
-        _check_choice("dedupe_by", dedupe_by, "delivery", "event_id")
+        check_choice("stale_status", stale_status, 503, 401)
+        check_choice("on_unknown", on_unknown, "accept", "reject")
+        check_choice("dedupe_by", dedupe_by, "delivery", "event_id")
+        _check_name(name)
         self.name = name
         self.profile: Profile = get_profile(scheme) if isinstance(scheme, str) else scheme
         limit_bytes = self.profile.max_body_bytes if max_body_bytes is None else max_body_bytes
-        _check_parts(name, ledger)
+        check_ledger(ledger)
         check_whole("max_body_bytes", limit_bytes)
         check_seconds(body_deadline=body_deadline, handler_deadline=handler_deadline, lease=lease, busy_wait=busy_wait)
         self.keyring = Keyring(keys, self.profile)
@@ -117,8 +119,8 @@ class Receiver:
         self._by_event, self._type_from = dedupe_by == "event_id", type_from
         self._router, self._starter, self._fronts = Router(), Starter(), False
         self._counters: Counter[str] = Counter()
-        terms = Terms(lease, handler_deadline, busy_wait)
-        self._handling = Handling(ledger, terms, self._counters)
+        self._terms = Terms(lease, handler_deadline, busy_wait)
+        self.ledger = ledger
 
     def __repr__(self) -> str:
         return f"Receiver({self.name!r})"
@@ -129,13 +131,13 @@ class Receiver:
         return self._counters
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> AnyLedger:
         """Where its deliveries are remembered. Tests set another, never while a delivery is handled."""
         return self._handling.ledger
 
     @ledger.setter
-    def ledger(self, ledger: Ledger) -> None:
-        self._handling.ledger = ledger
+    def ledger(self, ledger: AnyLedger) -> None:
+        self._handling = flow_of(ledger, self._terms, self._counters)
 
     @overload
     def on(self, event: EventType[M], /) -> Register[DomainEvent[M]]: ...
@@ -171,6 +173,7 @@ class Receiver:
             raise InvalidReceiver(message)
 
         def register(handler: Callable[..., Any], /) -> Callable[..., Any]:
+            check_handler(self.ledger, handler)
             self._router.add(Route.of(event, handler, by_reference=by_reference))
             return handler
 
@@ -278,18 +281,9 @@ class Receiver:
         return Entry.of(self.name, self.profile.name, kind, identity, body=delivery.body)
 
 
-def _check_choice(option: str, value: object, *choices: object) -> None:
-    if value not in choices:
-        message = f"{option}={value!r} is not one of {', '.join(map(repr, choices))}"
-        raise InvalidReceiver(message)
-
-
-def _check_parts(name: object, ledger: object) -> None:
+def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name:
         message = "a receiver needs a name: it tells its rows in the ledger from other endpoints'"
-        raise InvalidReceiver(message)
-    if isinstance(ledger, type) or not callable(getattr(ledger, "claim", None)):
-        message = "ledger must be a ledger, like RedisLedger.from_env(), not its class or its address"
         raise InvalidReceiver(message)
 
 

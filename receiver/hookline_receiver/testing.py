@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from hookline_receiver.inprocess import DeliveryResponse, InProcess
 from hookline_receiver.ledger.memory import MemoryLedger
+from hookline_receiver.ledger.protocol import TransactionalLedger
 from hookline_receiver.verification import check_keys
 from hookline_shared.errors import InvalidEventType
 from hookline_shared.event import EventType, encode_event, format_time
@@ -223,6 +224,9 @@ class AsyncDeliveryClient:
 
     @contextlib.contextmanager
     def _swapped(self) -> Generator[None]:
+        if isinstance(self._receiver.ledger, TransactionalLedger):  # its handlers need its sessions
+            yield
+            return
         own, self._receiver.ledger = self._receiver.ledger, self._ledger
         try:
             yield
