@@ -22,6 +22,7 @@ from hookline_receiver.errors import (
 )
 from hookline_receiver.ledger.memory import MemoryLedger
 from hookline_receiver.ledger.protocol import Ledger
+from hookline_receiver.queues.memory import MemoryQueue
 from hookline_receiver.verification import verify
 from hookline_shared.errors import HooklineError
 from hookline_shared.event import DomainEvent, DomainEventRef, EventType
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from hookline_receiver.ledger.redis import RedisLedger
     from hookline_receiver.ledger.sql import SqlLedger
     from hookline_receiver.middleware import WebhookMiddleware
+    from hookline_receiver.processor import Processor
+    from hookline_receiver.queues.redis import RedisQueue
     from hookline_receiver.receiver import Receiver
 
 __all__ = [
@@ -46,8 +49,11 @@ __all__ = [
     "Ledger",
     "LedgerUnavailable",
     "MemoryLedger",
+    "MemoryQueue",
+    "Processor",
     "Receiver",
     "RedisLedger",
+    "RedisQueue",
     "Refused",
     "Reject",
     "RetryLater",
@@ -61,7 +67,9 @@ __all__ = [
 
 _WITH_EXTRA = {
     "Receiver": "hookline_receiver.receiver",
+    "Processor": "hookline_receiver.processor",
     "RedisLedger": "hookline_receiver.ledger.redis",
+    "RedisQueue": "hookline_receiver.queues.redis",
     "SqlLedger": "hookline_receiver.ledger.sql",
     "WebhookMiddleware": "hookline_receiver.middleware",
     "inbox_table": "hookline_receiver.ledger.inbox",

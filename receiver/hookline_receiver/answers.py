@@ -22,6 +22,7 @@ SUCCESS: Final = range(200, 300)
 FAILURE: Final = range(400, 600)
 _UNAUTHORIZED: Final = 401
 _CLOSE: Final = (b"connection", b"close")
+RETRY_LATER: Final = "retry_later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ UNHANDLED: Final = Answer(204, "unhandled")
 UNKNOWN: Final = Answer(422, "unhandled", b"no handler for the event\n")
 REJECTED: Final = Answer(422, "rejected", b"rejected\n")
 HANDLED: Final = Answer(204, "handled")
+ACCEPTED: Final = Answer(202, "accepted")
 FAILED: Final = Answer(500, "failed", b"the handler failed\n")
 UNCOMPLETED: Final = Answer(500, "uncompleted", b"the delivery was not completed\n")
 UNUSED: Final = Answer(500, "session_unused", b"the delivery's session was not used\n")
@@ -106,7 +108,7 @@ def busy(remaining: float) -> Answer:
 
 def retry_later(after: float) -> Answer:
     """The handler wants the delivery again after that many seconds."""
-    return _later("retry_later", b"retry later\n", after)
+    return _later(RETRY_LATER, b"retry later\n", after)
 
 
 def replayed(status: int) -> Answer:

@@ -26,6 +26,11 @@ class Tasks:
         task.add_done_callback(self._ended)
         return task
 
+    async def ended(self) -> None:
+        """Return when none runs any more."""
+        while self._running:
+            await asyncio.wait(set(self._running))
+
     async def drain(self, seconds: float) -> None:
         """Let running tasks end within that time, then stop what is left."""
         if self._running:

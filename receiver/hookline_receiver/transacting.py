@@ -87,6 +87,14 @@ class Transacting:
         found = await self.ledger.find(entry)
         return None if found is None else unclaimed(found)
 
+    async def ended(self) -> None:
+        """Return when nothing runs any more, also no thread past its handler's deadline."""
+        await self._tasks.ended()
+
+    async def stop(self) -> None:
+        """Stop what runs."""
+        await self._tasks.drain(0)
+
     async def drain(self) -> None:
         """Let running handlers end within their deadline, then stop what is left."""
         await self._tasks.drain(self._terms.handler_deadline + STOP_GRACE)

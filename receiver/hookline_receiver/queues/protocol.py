@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol, runtime_checkable
 
 from hookline_receiver.delivery import Delivery
 
@@ -109,6 +109,7 @@ class Depth:
     overdue: float
 
 
+@runtime_checkable
 class Queue(Protocol):
     """A store of accepted deliveries, each belonging to the receiver of that `name`.
 
