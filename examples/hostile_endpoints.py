@@ -163,7 +163,7 @@ async def endpoint(behave: Connection, tls: ssl.SSLContext | None = None) -> Asy
     """The URL of an endpoint that behaves so, while the block runs."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):  # the last: the zoo closes
             await behave(reader, writer)
         writer.close()
 
