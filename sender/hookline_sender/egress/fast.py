@@ -188,15 +188,15 @@ class FastConnection(Link):
         """Note the orderly end; the connection then closes."""
         self.reusable = False
         if self._reading is not None:
-            self._reading.end()
+            self._reading.end() if self._is_true_end() else self._reading.refuse("closed")
             self._wake()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - an orderly end was told before
-        """Note the end."""
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note the end; an orderly one was told before."""
         self.reusable = False
         if self._reading is not None:
             self._reading.refuse("closed")
-            self._wake()
+        super().connection_lost(exc)
 
     async def _send(self, request: bytes, progress: Progress, reading: Reading) -> bool:
         """Hand the request over under back-pressure; whether all of it."""
@@ -206,10 +206,10 @@ class FastConnection(Link):
         progress.sending()  # the last look: nothing else stands between it and the first write
         for start in range(0, len(request), _SLICE_BYTES):
             self._transport.write(request[start : start + _SLICE_BYTES])
-            while self._writing_paused:
-                if reading.is_over or reading.answer is not None:  # whoever answers early does not want the rest
-                    return False
+            while self._writing_paused and not reading.is_over and reading.answer is None:
                 await self._wait()
+            if self._writing_paused or reading.is_over:  # whoever answers early does not want the rest
+                return False
         return True
 
     def _expire(self, reading: Reading) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+import ssl
 from typing import cast
 
 
@@ -14,7 +15,7 @@ class Link(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._unread = select.poll()
         self._waiter: asyncio.Future[None] | None = None
-        self._writing_paused = False
+        self._writing_paused = self._is_gone = False
 
     def has_unread(self) -> bool:
         """Whether bytes or an end wait in the kernel that the loop has not read yet: one system call, under 1 µs."""
@@ -22,7 +23,8 @@ class Link(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once, dropping what was not sent. Safe to call twice."""
-        self._transport.abort()
+        if not self._is_gone:  # an end that found bytes unsent leaves asyncio's transport unable to abort
+            self._transport.abort()
 
     # What the event loop calls
 
@@ -30,6 +32,11 @@ class Link(asyncio.Protocol):
         """Keep the transport."""
         self._transport = cast("asyncio.Transport", transport)
         self._unread.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        """Note that the transport is gone."""
+        self._is_gone = True
+        self._wake()
 
     def pause_writing(self) -> None:
         """Wait before the next slice."""
@@ -39,6 +46,19 @@ class Link(asyncio.Protocol):
         """Go on with the next slice."""
         self._writing_paused = False
         self._wake()
+
+    def _is_true_end(self) -> bool:
+        """Whether an end is the peer's own: under TLS it is said inside, else anybody can have cut (RFC 9112 9.8).
+
+        To asyncio a bare FIN is as good, so the TLS layer is asked: behind a farewell it reads nothing, else it fails.
+        """
+        secured: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
+        if secured is None:
+            return True
+        try:
+            return not secured.read(1)
+        except ssl.SSLError:
+            return False
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

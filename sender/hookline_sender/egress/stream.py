@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import httpcore
 
 from hookline_sender.egress.link import Link
 
 if TYPE_CHECKING:
-    import asyncio
-    import ssl
     from collections.abc import Callable
 
 _SLICE_BYTES: Final = 64 * 1024
@@ -32,7 +30,7 @@ class Stream(Link, httpcore.AsyncNetworkStream):
         self._received = bytearray()
         self._unsent = bytearray()
         self._budget = 0
-        self._resting = False
+        self._resting = True
         self._lost = False
         self._cut = False
         self.read_to_end = False
@@ -60,15 +58,6 @@ class Stream(Link, httpcore.AsyncNetworkStream):
         Also true when a request was not handed over whole.
         """
         return bool(self._received) or self.ended or self._lost or self._cut
-
-    async def secured(self, context: ssl.SSLContext, host: str) -> Stream:
-        """The connection under TLS, as a new stream that takes its place. Raises OSError; then abort this one."""
-        if self._is_over():
-            raise ConnectionResetError
-        inner = Stream()
-        transport = await self._loop.start_tls(self._transport, inner, context, server_hostname=host)
-        inner.connection_made(cast("asyncio.Transport", transport))  # which an upgrade does not call
-        return inner
 
     # What httpcore calls
 
@@ -110,21 +99,24 @@ class Stream(Link, httpcore.AsyncNetworkStream):
 
     def data_received(self, data: bytes) -> None:
         """Keep what came for whoever reads; nobody asked for what comes to a resting connection, so that ends it."""
-        self._received += data
         if self._resting:
+            self._lost = True
             self.abort()
+        else:
+            self._received += data
         self._wake()
 
     def eof_received(self) -> bool:
         """Note the orderly end; the connection then closes."""
-        self.ended = True
+        self.ended = self._is_true_end()
+        self._lost = not self.ended
         self._wake()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note the end: a reset, unless an orderly one came first."""
-        self._lost = exc is not None or not self.ended
-        self._wake()
+        self._lost = self._lost or exc is not None or not self.ended
+        super().connection_lost(exc)
 
     async def _send(self) -> None:
         """Hand over what is unsent under back-pressure; stop at a lost connection and at an early answer."""

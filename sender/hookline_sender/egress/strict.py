@@ -22,6 +22,7 @@ _QUOTED: Final = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~])*"'
 _EXTENSION: Final = rb";" + _TOKEN + rb"(?:=(?:" + _TOKEN + rb"|" + _QUOTED + rb"))?"
 _CHUNK: Final = re.compile(rb"(?:\r\n)?[0-9A-Fa-f]{1,16}(?:" + _EXTENSION + rb")*\r\n")
 _TOO_LONG: Final = 2**64
+_NEVER: Final = 1024 * 1024  # bytes of a line: far over what may be read at all, so that our limits decide
 
 Event = h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]
 
@@ -33,7 +34,7 @@ class StrictReader(h11.Connection):
     """
 
     def __init__(self) -> None:
-        super().__init__(h11.CLIENT)
+        super().__init__(h11.CLIENT, max_incomplete_event_size=_NEVER)
         self._unparsed = bytearray()
         self._checked = self._interim = self._fields = self._framings = self._body = 0
 

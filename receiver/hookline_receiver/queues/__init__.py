@@ -1,1 +1,0 @@
-"""Where a receiver in accept mode keeps what it accepted, until a processor has handled it."""

@@ -1,0 +1,259 @@
+"""Servers whose certificate, protocol or record layer is not what it has to be."""
+
+from __future__ import annotations
+
+import ssl
+import warnings
+from functools import cache
+from typing import TYPE_CHECKING
+
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from tests.support_tls import HERE, good, issue, root, serving, trusting
+from tests.support_zoo import PATIENCE, POLITE, SHORT, Behaviour, Case, Expect, Peer, check, every_way, fails, ok
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support_tls import Issued
+
+LINE = b"HTTP/1.1 200 OK\r\n"
+ANSWER = LINE + b"content-length: 0\r\n\r\n"
+DELIVERED = ok(204, kept=True)
+REFUSED = fails("tls")
+
+
+def shows(
+    name: str, made: Callable[[], Issued], expect: Expect = REFUSED, *, chain: bool = True, host: str = "127.0.0.1"
+) -> Case:
+    """A server that shows that certificate."""
+    return Case(name, POLITE, expect, tls=cache(lambda: serving(made(), chain=chain)), trust=trusting, host=host)
+
+
+def speaks(name: str, expect: Expect, change: Callable[[ssl.SSLContext], object], **changes: object) -> Case:
+    """A server with a certificate as it should be and something else changed."""
+
+    @cache
+    def context() -> ssl.SSLContext:
+        made = serving(issue(*HERE, by=root()))
+        change(made)
+        return made
+
+    return Case(name, POLITE, expect, tls=context, trust=trusting, **changes)  # type: ignore[arg-type]
+
+
+def only(version: ssl.TLSVersion) -> Callable[[ssl.SSLContext], None]:
+    def change(context: ssl.SSLContext) -> None:
+        context.set_ciphers("DEFAULT:@SECLEVEL=0")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # that a version is old is the case
+            context.minimum_version = context.maximum_version = version
+
+    return change
+
+
+def asks_for_a_certificate(context: ssl.SSLContext) -> None:
+    context.verify_mode = ssl.CERT_REQUIRED
+
+
+def asks_for_a_certificate_at_once(context: ssl.SSLContext) -> None:
+    asks_for_a_certificate(context)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+
+
+def between(**changes: object) -> Issued:
+    return issue(by=root(), common_name="between", **{"authority": True, **changes})  # type: ignore[arg-type]
+
+
+def expired_root() -> Issued:
+    return issue(by=root(), authority=True, days=(-2, -1), common_name="expired")
+
+
+CERTIFICATES = [
+    shows("for the address", lambda: issue("127.0.0.1", by=root()), DELIVERED),
+    shows("for the name", lambda: issue("localhost", by=root()), DELIVERED, host="localhost"),
+    shows("for the name among others", lambda: issue("a.example", "localhost", by=root()), DELIVERED, host="localhost"),
+    shows("with an authority between", lambda: issue(*HERE, by=between()), DELIVERED),
+    shows("for another name", lambda: issue("other.example", by=root()), host="localhost"),
+    shows("for another address", lambda: issue("127.0.0.2", by=root())),
+    shows("for the name, not the address", lambda: issue("localhost", by=root())),
+    shows("for the address, not the name", lambda: issue("127.0.0.1", by=root()), host="localhost"),
+    shows("for the address as a name", lambda: issue("127.0.0.1.example", by=root())),
+    shows("for names below", lambda: issue("*.localhost", by=root()), host="localhost"),
+    shows("for every name", lambda: issue("*", by=root()), host="localhost"),
+    shows("for a longer name", lambda: issue("localhost.example", by=root()), host="localhost"),
+    shows("with the name as its subject only", lambda: issue(by=root(), common_name="localhost"), host="localhost"),
+    shows("expired", lambda: issue(*HERE, by=root(), days=(-3, -1))),
+    shows("not yet valid", lambda: issue(*HERE, by=root(), days=(1, 3))),
+    shows("signed by itself", lambda: issue(*HERE)),
+    shows("signed by itself under the name of the authority", lambda: issue(*HERE, common_name="root")),
+    shows("signed by an unknown authority", lambda: issue(*HERE, by=issue(authority=True, common_name="other"))),
+    shows(
+        "signed by another authority of the same name",
+        lambda: issue(*HERE, by=issue(authority=True, common_name="root")),
+    ),
+    shows("signed by a certificate that may not", lambda: issue(*HERE, by=between(authority=False))),
+    shows("signed by an expired authority", lambda: issue(*HERE, by=expired_root())),
+    shows("without the authority between", lambda: issue(*HERE, by=between()), chain=False),
+    shows("for clients", lambda: issue(*HERE, by=root(), usage=ExtendedKeyUsageOID.CLIENT_AUTH)),
+]
+
+PROTOCOLS = [
+    speaks("TLS 1.3", DELIVERED, only(ssl.TLSVersion.TLSv1_3)),
+    speaks("TLS 1.2", DELIVERED, only(ssl.TLSVersion.TLSv1_2)),
+    speaks("TLS 1.1", REFUSED, only(ssl.TLSVersion.TLSv1_1)),
+    speaks("TLS 1.0", REFUSED, only(ssl.TLSVersion.TLSv1)),
+    speaks("HTTP/2 only", DELIVERED, lambda context: context.set_alpn_protocols(["h2"])),
+    speaks("a certificate asked for", fails("closed"), asks_for_a_certificate, goes_on=False),
+    speaks("a certificate asked for at once", REFUSED, asks_for_a_certificate_at_once),
+]
+
+
+def says(answer: bytes) -> Behaviour:
+    """Read something and say that, without TLS."""
+
+    def act(peer: Peer) -> None:
+        peer.read()
+        peer.send(answer)
+        peer.until_left()
+
+    return act
+
+
+def plain(name: str, act: Behaviour, expect: Expect, **changes: object) -> Case:
+    return Case(name, act, expect, https=True, goes_on=False, early=True, trust=trusting, **changes)  # type: ignore[arg-type]
+
+
+def after_a_byte(act: Behaviour) -> Behaviour:
+    def behave(peer: Peer) -> None:
+        peer.read()
+        act(peer)
+
+    return behave
+
+
+def first_word(peer: Peer) -> None:
+    """Finish the handshake and answer in one go, before the request can have come."""
+    context = serving(issue(*HERE, by=root()))
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    arriving, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
+    secured, done = context.wrap_bio(arriving, leaving, server_side=True), False
+    while not done:
+        try:
+            secured.do_handshake()
+            secured.write(ANSWER)
+            done = True
+        except ssl.SSLWantReadError:
+            peer.send(leaving.read())
+            arriving.write(peer.sock.recv(65_536))
+    peer.send(leaving.read())
+    peer.until_left()
+
+
+UNSECURED = [
+    plain("an answer without TLS", says(b"HTTP/1.1 400 Bad Request\r\n\r\n"), REFUSED),
+    plain("noise", says(bytes(range(256))), REFUSED),
+    plain("an alert", says(b"\x15\x03\x03\x00\x02\x02\x28"), REFUSED),
+    plain("endless noise", lambda peer: peer.flood(b"", b"\xff"), REFUSED),
+    plain("the end of the handshake", after_a_byte(Peer.fin), fails("connect")),
+    plain("a reset within the handshake", after_a_byte(Peer.rst), fails("connect")),
+    plain("silence", Peer.until_left, fails("timeout"), deadline=SHORT),
+    plain("an answer before the request", first_word, fails("closed")),
+]
+
+
+def within(name: str, act: bytes | Behaviour, expect: Expect, **changes: object) -> Case:
+    """What happens once the connection is secured."""
+    return Case(name, act, expect, tls=good, trust=trusting, **changes)  # type: ignore[arg-type]
+
+
+def sends(answer: bytes, then: Behaviour) -> Behaviour:
+    def act(peer: Peer) -> None:
+        peer.send(answer)
+        then(peer)
+
+    return act
+
+
+def farewell(peer: Peer) -> None:
+    """End as TLS wants it: said inside, so that nobody between can have done it."""
+    assert isinstance(peer.sock, ssl.SSLSocket)
+    peer.sock.unwrap()
+
+
+def noise_below(peer: Peer) -> None:
+    with peer.below() as below:
+        below.sendall(b"\x17\x03\x03\x00\x40" + bytes(64))
+    peer.until_left()
+
+
+def answer_below(peer: Peer) -> None:
+    with peer.below() as below:
+        below.sendall(ANSWER)
+    peer.until_left()
+
+
+def idle(then: Behaviour) -> Behaviour:
+    def act(peer: Peer) -> None:
+        peer.send(ANSWER)
+        peer.zoo.posted.wait(PATIENCE)
+        then(peer)
+
+    return act
+
+
+def deaf(peer: Peer) -> None:
+    peer.zoo.posted.wait(PATIENCE)
+    peer.until_left()
+
+
+LARGE = bytes(8_000_000)
+UNTIL_END = LINE + b"\r\nall of it"
+HALF = LINE + b"content-length: 100\r\n\r\nhalf"
+SECURED = [
+    within("an answer", ANSWER, ok(kept=True)),
+    within("a large request", ANSWER, ok(kept=True), body=LARGE),
+    within("a second request", POLITE, DELIVERED, warm=True),
+    within("a body of 10 GB", lambda peer: peer.flood(LINE + b"content-length: 10000000000\r\n\r\n", b"x"), ok()),
+    within("a body that ends with a farewell", sends(UNTIL_END, farewell), ok()),
+    within("a body that ends without a farewell", sends(UNTIL_END, Peer.fin), fails("closed", 200)),
+    within("a body that ends with a reset", sends(UNTIL_END, Peer.rst), fails("closed", 200)),
+    within("a body cut by a farewell", sends(HALF, farewell), fails("closed", 200)),
+    within("a body cut without a farewell", sends(HALF, Peer.fin), fails("closed", 200)),
+    within("a farewell without an answer", farewell, fails("closed")),
+    within("the end without an answer", Peer.fin, fails("closed")),
+    within("a record that was changed", noise_below, fails("closed")),
+    within("a record that was changed within the body", sends(HALF, noise_below), fails("closed", ...)),
+    within("an answer without TLS after the handshake", answer_below, fails("closed")),
+    within("silence", Peer.until_left, fails("timeout"), deadline=SHORT),
+    within("a server that never reads", deaf, fails("timeout"), early=True, body=LARGE, deadline=SHORT),
+    within("a farewell while idle", idle(farewell), ok()),
+    within("the end while idle", idle(Peer.fin), ok()),
+    within("an answer while idle", idle(lambda peer: peer.send(ANSWER)), ok()),
+    within("an answer unread", idle(lambda peer: peer.send(ANSWER)), ok(), unread=True),
+    within("noise while idle", idle(noise_below), ok()),
+    within("a farewell on a used connection", farewell, ok(204, kept=True, sent_times=2), warm=True),
+    within("the end on a used connection", Peer.fin, ok(204, kept=True, sent_times=2), warm=True),
+    within("a reset on a used connection", Peer.rst, ok(204, kept=True, sent_times=2), warm=True),
+    within("the end after a byte on a used connection", sends(b"H", Peer.fin), fails("closed"), warm=True),
+]
+
+
+@every_way(CERTIFICATES)
+def test_only_a_certificate_for_the_host_is_trusted(case: Case, transport: str, loop: str) -> None:  # cases: A26
+    check(case, transport, loop)
+
+
+@every_way(PROTOCOLS)
+def test_tls_is_1_2_or_later(case: Case, transport: str, loop: str) -> None:
+    check(case, transport, loop)
+
+
+@every_way(UNSECURED)
+def test_nothing_is_sent_before_the_connection_is_secured(case: Case, transport: str, loop: str) -> None:  # cases: A26
+    check(case, transport, loop)
+
+
+@every_way(SECURED)
+def test_a_secured_connection_that_ends_badly_is_no_success(case: Case, transport: str, loop: str) -> None:
+    check(case, transport, loop)
