@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 QUEUED = 4  # the flag of a record whose task has a place in a queue, which an ended task may keep for a while
+AGGREGATE = 64  # … whose task is queued with those of its aggregate
+HOLDS = 128  # … of a dead letter that those behind it wait for
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,10 @@ class Stored:
     def unfinished(self) -> bool:
         return self.state < State.COMPLETED
 
+    @property
+    def holds_wrongly(self) -> bool:
+        return bool(self.flags & HOLDS) and (self.state is not State.FAILED or not self.flags & QUEUED)
+
 
 class Namespace:
     """A namespace read back at once; `faults` says where it contradicts itself."""
@@ -61,6 +67,7 @@ class Namespace:
         ]
         self.leases = {member[:38].decode() for member in dump.get("leases", {})}
         self.dead = {member.decode() for member in dump.get("dead", {})}
+        self.aggregates = {name[2:]: members for name, members in dump.items() if name.startswith("a:")}
 
     def faults(self) -> list[str]:
         broken = [f"lane {lane!r} was set aside" for lane in self.dump.get("broken", {})]
@@ -68,7 +75,8 @@ class Namespace:
             m.decode() for m in self.dump.get("sweep", {})
         }
         broken += [f"lane {lane!r} has tasks and nobody watches their deadlines" for lane in unwatched]
-        return [*broken, *self._counts(), *self._places(), *self._publications(), *self._schedule()]
+        parts = (self._counts(), self._places(), self._orders(), self._publications(), self._schedule())
+        return [*broken, *(fault for part in parts for fault in part)]
 
     def _counts(self) -> list[str]:
         counted = {k.decode(): int(v) for k, v in self.dump.get("cnt", {}).items()}
@@ -102,15 +110,37 @@ class Namespace:
             delayed = task.pid.encode() in self.dump.get(f"z:{task.lane}", {})
             leased = task.pid + task.lane in self.leases
             places = queue + delayed + leased
-            if places != (task.unfinished or task.flags & QUEUED != 0):
+            if places != (self._heads(task) and (task.unfinished or task.flags & QUEUED != 0)):
                 faults.append(f"{task.pid}{task.lane} ({task.state.name}) is in {places} places")
             if leased and (queue or delayed):
                 faults.append(f"{task.pid}{task.lane} is leased and queued")
         recorded = {(task.lane, task.pid) for task in self.tasks}
         placed = {
-            (name[2:], m.decode()) for name, members in self.dump.items() if name[:2] in {"q:", "z:"} for m in members
+            (name[2:18], m.decode())
+            for name, members in self.dump.items()
+            if name[:2] in {"q:", "z:", "a:"}
+            for m in members
         }
         return [*faults, *(f"{pid} in lane {lane} has a place and no record" for lane, pid in placed - recorded)]
+
+    def _queue(self, task: Stored) -> str:
+        """The name of its aggregate's queue."""
+        return f"{task.lane}:{self.heads[task.pid][b'h'][39:47].hex()}"
+
+    def _heads(self, task: Stored) -> bool:
+        """Whether it may have a place of its own: those behind the head of their aggregate have none."""
+        return not task.flags & AGGREGATE or self.aggregates.get(self._queue(task), [b""])[0] == task.pid.encode()
+
+    def _orders(self) -> list[str]:
+        faults = [f"{task.pid}{task.lane} holds others, {task.state.name}" for task in self.tasks if task.holds_wrongly]
+        for task in self.tasks:
+            expected = task.flags & AGGREGATE and (task.unfinished or task.flags & QUEUED)
+            found = self.aggregates.get(self._queue(task), []).count(task.pid.encode())
+            if found != bool(expected):
+                faults.append(f"{task.pid}{task.lane} ({task.state.name}) is queued {found} times with its aggregate")
+        watched = {name.decode() for name in self.dump.get("sweep", {}) if len(name) > 16}
+        waited_in = {name for name, members in self.aggregates.items() if len(members) > 1}
+        return [*faults, *(f"queue {name} is watched wrongly" for name in watched ^ waited_in)]
 
     def _publications(self) -> list[str]:
         faults: list[str] = []
@@ -162,8 +192,10 @@ class Namespace:
             return 0.0
         if queue:
             head = records.get(queue[0].decode())
+            if head and head.flags & HOLDS:
+                return None
             return 0.0 if head is None or not head.unfinished else float(min(head.due_ms, head.deadline_ms))
-        return min(self.dump.get(f"z:{lane}", {}).values(), default=None)
+        return None if ordered else min(self.dump.get(f"z:{lane}", {}).values(), default=None)
 
 
 def faults(engine: Engine) -> list[str]:

@@ -33,11 +33,22 @@ class Task:
     token: bytes = b""
     last: tuple[bytes, str] = (b"", "")
     cancel: bool = False
+    aggregate: str | None = None
+    holds: bool = False  # a dead letter that those behind it wait for
     redrives: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def open(self) -> bool:
         return self.state < State.COMPLETED
+
+    @property
+    def ordered(self) -> bool:
+        return self.lane.ordering == "binding" or (self.lane.ordering == "aggregate" and self.aggregate is not None)
+
+    def follows(self, other: Task) -> bool:
+        """Whether it has to wait until the other one is done with."""
+        together = self.lane.ordering == "binding" or self.aggregate == other.aggregate
+        return self.ordered and self.lane.id == other.lane.id and together and other.order < self.order
 
 
 @dataclass(slots=True)
@@ -45,6 +56,7 @@ class Model:
     """All expected tasks by delivery id. Every method takes the time at which the engine did the same."""
 
     policy: DeliveryPolicy
+    holding: frozenset[str] = frozenset()  # ids of lanes whose dead letters hold those behind them
     tasks: dict[str, Task] = field(default_factory=dict[str, Task])
     ahead_ms: int = 0  # set back, the clock goes on from the time last noted: what was done since lies ahead of it
     lost: int = 0
@@ -60,6 +72,7 @@ class Model:
     def cancelled(self, delivery_id: str) -> State:
         """How a task should stand after a cancel."""
         task = self.tasks[delivery_id]
+        task.holds = False
         if not task.open:
             return task.state
         if task.until is not None:
@@ -78,8 +91,10 @@ class Model:
         assert at_ms is not None, "a dead letter was not redriven"
         task.redrives[request] = at_ms
         fresh = Task(task.key, task.lane, 0, at_ms, at_ms + round(self.policy.deadline * 1000), task.fence)
-        fresh.redrives = task.redrives
+        fresh.redrives, fresh.aggregate = task.redrives, task.aggregate
         self.added(delivery_id, fresh)
+        if task.holds:
+            fresh.order = task.order
         self.redriven += 1
         return Redriven(State.ACCEPTED, at_ms)
 
@@ -90,12 +105,26 @@ class Model:
         assert task.until is None, "a leased task was claimed"
         assert task.due_ms - self.ahead_ms <= now < task.deadline_ms, "claimed too early or too late"
         assert self.in_flight(task.lane) < task.lane.cap, "over the cap of its destination"
-        if task.lane.ordering == "binding":
-            before = [other for other in self.of(task.lane) if other.open and other.order < task.order]
-            assert all(other.deadline_ms <= now for other in before), "out of order"
+        before = [other for other in self.of(task.lane) if task.follows(other)]
+        assert all(other.until is None and not other.holds for other in before), "out of order"
+        late = [other for other in before if other.open]
+        assert all(other.deadline_ms <= now for other in late), "out of order"
+        assert not late or task.lane.id not in self.holding, "a late task did not hold those behind it"
         task.attempts, task.fence = task.attempts + 1, task.fence + 1
         assert (claim.attempt, claim.fence) == (task.attempts, task.fence)
         task.until, task.token = now + claim.lease_ms, claim.token
+
+    def before(self, delivery_id: str) -> str:
+        """The delivery that one waits for, empty when it waits for none."""
+        task = self.tasks[delivery_id]
+        if not task.open or task.until is not None:
+            return ""
+        held = {i: each.order for i, each in self.tasks.items() if task.follows(each) and (each.open or each.holds)}
+        return min(held, key=held.__getitem__, default="")
+
+    def fail(self, task: Task) -> None:
+        """A task became a dead letter."""
+        self._ended(task, State.FAILED)
 
     def of(self, lane: Lane) -> list[Task]:
         return [task for task in self.tasks.values() if task.lane.id == lane.id]
@@ -144,6 +173,7 @@ class Model:
 
     def _ended(self, task: Task, state: State) -> str:
         task.state = state
+        task.holds = state is State.FAILED and task.ordered and task.lane.id in self.holding
         return state.word
 
     def _queued(self, task: Task, due: int, now: int) -> str:

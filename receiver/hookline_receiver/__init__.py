@@ -1,7 +1,7 @@
 """Receive hookline deliveries: verify, deduplicate, and only then handle.
 
 `verify` and what it needs work with the base installation. `Receiver`, `WebhookMiddleware` and `RedisLedger` need the
-extra `receiver`.
+extra `receiver`, `SqlLedger` and `inbox_table` the extra `sql` too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hookline_receiver.delivery import Delivery
 from hookline_receiver.errors import (
+    DeliveryConflict,
     InvalidReceiver,
     KeysUnavailable,
     LedgerUnavailable,
@@ -21,18 +22,24 @@ from hookline_receiver.errors import (
 )
 from hookline_receiver.ledger.memory import MemoryLedger
 from hookline_receiver.ledger.protocol import Ledger
+from hookline_receiver.queues.memory import MemoryQueue
 from hookline_receiver.verification import verify
 from hookline_shared.errors import HooklineError
 from hookline_shared.event import DomainEvent, DomainEventRef, EventType
 from hookline_shared.keys import SigningKey
 
 if TYPE_CHECKING:
+    from hookline_receiver.ledger.inbox import inbox_table
     from hookline_receiver.ledger.redis import RedisLedger
+    from hookline_receiver.ledger.sql import SqlLedger
     from hookline_receiver.middleware import WebhookMiddleware
+    from hookline_receiver.processor import Processor
+    from hookline_receiver.queues.redis import RedisQueue
     from hookline_receiver.receiver import Receiver
 
 __all__ = [
     "Delivery",
+    "DeliveryConflict",
     "DomainEvent",
     "DomainEventRef",
     "EventType",
@@ -42,35 +49,46 @@ __all__ = [
     "Ledger",
     "LedgerUnavailable",
     "MemoryLedger",
+    "MemoryQueue",
+    "Processor",
     "Receiver",
     "RedisLedger",
+    "RedisQueue",
     "Refused",
     "Reject",
     "RetryLater",
     "SigningKey",
+    "SqlLedger",
     "WeakDurability",
     "WebhookMiddleware",
+    "inbox_table",
     "verify",
 ]
 
 _WITH_EXTRA = {
     "Receiver": "hookline_receiver.receiver",
+    "Processor": "hookline_receiver.processor",
     "RedisLedger": "hookline_receiver.ledger.redis",
+    "RedisQueue": "hookline_receiver.queues.redis",
+    "SqlLedger": "hookline_receiver.ledger.sql",
     "WebhookMiddleware": "hookline_receiver.middleware",
+    "inbox_table": "hookline_receiver.ledger.inbox",
 }
+_EXTRA_OF = {"anyio": "receiver", "redis": "receiver", "starlette": "receiver", "sqlalchemy": "sql"}
 
 
 def __getattr__(name: str) -> object:
-    """Import what needs the extra at its first use, so that `verify` alone does not."""
+    """Import what needs an extra at its first use, so that `verify` alone does not."""
     if name not in _WITH_EXTRA:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
     try:
         found: object = getattr(importlib.import_module(_WITH_EXTRA[name]), name)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in {"anyio", "redis", "starlette"}:
+        extra = _EXTRA_OF.get((error.name or "").partition(".")[0])
+        if extra is None:
             raise
-        message = f"{name} needs the extra `receiver`: pip install 'hookline[receiver]'"
+        message = f"{name} needs the extra `{extra}`: pip install 'hookline[{extra}]'"
         raise ImportError(message, name=error.name) from error
     globals()[name] = found
     return found

@@ -22,6 +22,7 @@ SUCCESS: Final = range(200, 300)
 FAILURE: Final = range(400, 600)
 _UNAUTHORIZED: Final = 401
 _CLOSE: Final = (b"connection", b"close")
+RETRY_LATER: Final = "retry_later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,10 @@ UNHANDLED: Final = Answer(204, "unhandled")
 UNKNOWN: Final = Answer(422, "unhandled", b"no handler for the event\n")
 REJECTED: Final = Answer(422, "rejected", b"rejected\n")
 HANDLED: Final = Answer(204, "handled")
+ACCEPTED: Final = Answer(202, "accepted")
 FAILED: Final = Answer(500, "failed", b"the handler failed\n")
 UNCOMPLETED: Final = Answer(500, "uncompleted", b"the delivery was not completed\n")
+UNUSED: Final = Answer(500, "session_unused", b"the delivery's session was not used\n")
 BAD_RESPONSE: Final = Answer(500, "failed", b"the handler answered neither success nor failure\n")
 
 
@@ -82,6 +85,7 @@ NO_KEYS: Final = _later("keys_unavailable", b"keys unavailable\n")
 LEDGER_FULL: Final = _later("ledger_full", b"ledger full\n", 10.0)
 LEDGER_DOWN: Final = _later("ledger_unavailable", b"ledger unavailable\n")
 UNRECORDED: Final = _later("unrecorded", b"handled, but not recorded\n")
+ROLLED_BACK: Final = _later("rolled_back", b"rolled back: come again\n")
 OVERDUE: Final = _later("overdue", b"the handler took too long\n")
 
 
@@ -104,7 +108,7 @@ def busy(remaining: float) -> Answer:
 
 def retry_later(after: float) -> Answer:
     """The handler wants the delivery again after that many seconds."""
-    return _later("retry_later", b"retry later\n", after)
+    return _later(RETRY_LATER, b"retry later\n", after)
 
 
 def replayed(status: int) -> Answer:

@@ -4,6 +4,7 @@ HooklineError
 ├── Refused                a request that is not an authentic, fresh delivery
 ├── Reject                 a handler's: the sender should give up
 ├── RetryLater             a handler's: the sender should come again after a while
+├── DeliveryConflict       a delivery is known with another body
 ├── InvalidReceiver        a declaration of the receiver is out of its range
 ├── KeysUnavailable        the key source failed or had no key
 └── LedgerUnavailable      the ledger cannot be asked
@@ -52,6 +53,13 @@ class RetryLater(HooklineError):
             raise ValueError(msg)
         super().__init__(f"the handler asked for a retry after {after:g} s")
         self.after = after
+
+
+class DeliveryConflict(HooklineError):
+    """The delivery is known with another body: answered 409."""
+
+    def __init__(self) -> None:
+        super().__init__("the delivery is known with another body")
 
 
 class InvalidReceiver(HooklineError):

@@ -7,6 +7,7 @@ import contextvars
 import inspect
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, overload
 
 from pydantic import BaseModel, Field, ValidationError
@@ -17,17 +18,25 @@ from hookline_shared.event import DomainEvent, DomainEventRef, EventType, decode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from concurrent.futures import Executor, Future
 
     from starlette.responses import Response
 
     from hookline_receiver.delivery import Delivery
 
     Result = Response | None | Awaitable[Response | None]
-    Start = Callable[[Delivery], "Work"]
 
 E = TypeVar("E")
 R = TypeVar("R", bound="Result")
 THREADS: Final = 32
+
+
+class Start(Protocol):
+    """Begins the work for a delivery."""
+
+    def __call__(self, delivery: Delivery, threads: Executor | None = None, /) -> Work:
+        """Plain functions run in `threads`; None = in those of the receiver."""
+        ...
 
 
 class Register(Protocol, Generic[E]):
@@ -135,12 +144,14 @@ class Work:
     """What runs for a claimed delivery; `future` has its response, or what it raised.
 
     `stop` asks it to end: a coroutine is cancelled, a thread only when it has not begun. `decided` is told the answer
-    that the sender gets. `explicit`: a success counts only when the delivery's own `complete` was called.
+    that the sender gets. `endpoint`: it is a whole application's, which may have commits of its own. `explicit`: its
+    success counts only when the delivery's own `complete` was called.
     """
 
     future: asyncio.Future[Any]
     stop: Callable[[], object]
     decided: Callable[[object], None] = _unheard
+    endpoint: bool = False
     explicit: bool = False
 
 
@@ -155,22 +166,26 @@ class Starter:
 
     def starting(self, task: Task) -> Start:
         """What starts the handler with the delivery as it was claimed."""
-        return lambda delivery: self.start(replace(task, delivery=delivery))
+        return lambda delivery, threads=None: self.start(replace(task, delivery=delivery), threads)
 
-    def start(self, task: Task) -> Work:
+    def start(self, task: Task, threads: Executor | None = None) -> Work:
         """Start the handler; its result, or what it raises, is the future's."""
         handler, arguments = task.route.handler, (task.event, task.delivery)[: 1 + task.route.wants_delivery]
-        if _is_async(handler):
+        if is_async(handler):
             running: asyncio.Future[Any] = asyncio.ensure_future(handler(*arguments))
             return Work(running, running.cancel)
+        call = partial(contextvars.copy_context().run, _called, handler, *arguments)
+        called = self._submit(call) if threads is None else threads.submit(call)
+        return Work(asyncio.wrap_future(called), called.cancel)
+
+    def _submit(self, call: Callable[[], object]) -> Future[object]:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hookline-handler")
         try:
-            call = self._threads.submit(contextvars.copy_context().run, _called, handler, *arguments)
+            return self._threads.submit(call)
         except RuntimeError:  # no room for a thread, but the call is queued: it would run when nobody claims it
             self.close()
             raise
-        return Work(asyncio.wrap_future(call), call.cancel)
 
     def close(self) -> None:
         """Let go of idle threads and of what has not begun; running handlers end by themselves."""
@@ -187,7 +202,8 @@ def _called(handler: Callable[..., Any], *arguments: object) -> object:
         raise RuntimeError(message) from error
 
 
-def _is_async(handler: Callable[..., Any]) -> bool:
+def is_async(handler: Callable[..., Any]) -> bool:
+    """Whether calling it makes a coroutine, which runs on the loop."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
 
 

@@ -13,38 +13,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import secrets
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-
-from starlette.responses import Response
+from typing import TYPE_CHECKING, Final
 
 from hookline_receiver import answers
-from hookline_receiver.answers import Forwarded
-from hookline_receiver.errors import LedgerUnavailable, Reject, RetryLater
-from hookline_receiver.ledger.protocol import Busy, Claimed, Conflict, Done, Full
-from hookline_receiver.passage import Passage
+from hookline_receiver.errors import LedgerUnavailable
+from hookline_receiver.ledger.protocol import Busy, Claimed
+from hookline_receiver.outcome import COMPLETED, STOP_GRACE, ends, outcome, unclaimed
+from hookline_receiver.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, MutableMapping
+    from collections.abc import MutableMapping
 
     from hookline_receiver.answers import Answer
     from hookline_receiver.delivery import Delivery
     from hookline_receiver.handlers import Start, Work
-    from hookline_receiver.ledger.protocol import Claim, Entry, Ledger
+    from hookline_receiver.ledger.protocol import Entry, Ledger
+    from hookline_receiver.outcome import Settled
 
-    Settled = Answer | Forwarded
-
-T = TypeVar("T")
 log = logging.getLogger("hookline.receiver")
 
 FIRST_PAUSE: Final = 0.02  # seconds between questions about a busy delivery, and between tries to record one
 LONGEST_PAUSE: Final = 0.25
-COMPLETED: Final = 204  # recorded by a delivery's own `complete`, before there is a response
-STOP_GRACE: Final = 0.5  # seconds that a cancelled handler gets before the answer is sent without it
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,45 +64,31 @@ class Handling:
 
     def __init__(self, ledger: Ledger, terms: Terms, counters: MutableMapping[str, int]) -> None:
         self.ledger, self._terms, self._counters = ledger, terms, counters
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
 
     async def answer(self, entry: Entry, delivery: Delivery, start: Start) -> Settled:
         """What to respond; `start` begins the work once the delivery is claimed.
 
         Cancelling the caller leaves the handling to go on.
         """
-        return await asyncio.shield(self._start(self._guarded(entry, delivery, start)))
+        return await asyncio.shield(self._tasks.start(self._guarded(entry, delivery, start)))
 
     async def recorded(self, entry: Entry) -> Answer | None:
         """The answer of a delivery that was handled before, without claiming it."""
-        match await self.ledger.find(entry):
-            case Done(status):
-                return answers.replayed(status)
-            case Conflict():
-                return answers.CONFLICT
-            case None:
-                return None
+        found = await self.ledger.find(entry)
+        return None if found is None else unclaimed(found)
+
+    async def ended(self) -> None:
+        """Return when nothing runs any more, also no thread past its handler's deadline."""
+        await self._tasks.ended()
+
+    async def stop(self) -> None:
+        """Stop what runs."""
+        await self._tasks.drain(0)
 
     async def drain(self) -> None:
         """Let running handlers end within their deadline, then stop what is left."""
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=self._terms.handler_deadline + STOP_GRACE)
-        left = set(self._tasks)
-        for task in left:
-            task.cancel()
-        if left:
-            await asyncio.wait(left, timeout=STOP_GRACE * 2)
-
-    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # seen: the client may have left before it
+        await self._tasks.drain(self._terms.handler_deadline + STOP_GRACE)
 
     async def _guarded(self, entry: Entry, delivery: Delivery, start: Start) -> Settled:
         try:
@@ -141,17 +120,17 @@ class Handling:
             if isinstance(claim, Claimed):
                 return _Held(claim, self._believed_from(asked_at))
             if not isinstance(claim, Busy) or loop.time() + pause > give_up_at:
-                return _unclaimed(claim)
+                return unclaimed(claim)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _handle(self, held: _Held, work: Work) -> Settled:
         renewing = asyncio.create_task(self._keep(held))
         try:
-            if not await _ends(work, self._terms.handler_deadline):
+            if not await ends(work, self._terms.handler_deadline):
                 work.stop()
-                if not await _ends(work, STOP_GRACE):
-                    self._start(self._settle_late(held, work))
+                if not await ends(work, STOP_GRACE):
+                    self._tasks.start(self._settle_late(held, work))
                     return answers.OVERDUE
                 return await self._settle(held, work, stopped=True)
             return await self._settle(held, work)
@@ -173,7 +152,7 @@ class Handling:
             renewing.cancel()
 
     async def _settle(self, held: _Held, work: Work, *, stopped: bool = False) -> Settled:
-        status, answer = _outcome(work, stopped=stopped)
+        status, answer = outcome(work, stopped=stopped)
         if held.recording is not None:
             return answer if await held.recording else answers.UNRECORDED
         if work.explicit and status in answers.SUCCESS:
@@ -186,7 +165,7 @@ class Handling:
 
     async def _complete_by_hand(self, held: _Held) -> None:
         if held.recording is None:
-            held.recording = self._start(self._complete(held, COMPLETED))
+            held.recording = self._tasks.start(self._complete(held, COMPLETED))
         if not await asyncio.shield(held.recording):
             message = "the delivery's completion could not be recorded: the next attempt will run the endpoint again"
             raise LedgerUnavailable(message)
@@ -219,7 +198,7 @@ class Handling:
     async def _abandon(self, held: _Held, work: Work) -> None:
         """The receiver stops. What still runs keeps its claim until that lapses: it may yet have its effect."""
         work.stop()
-        if await _ends(work, STOP_GRACE):
+        if await ends(work, STOP_GRACE):
             await asyncio.shield(self._settle(held, work, stopped=True))
 
     async def _keep(self, held: _Held) -> None:
@@ -245,55 +224,3 @@ class Handling:
 
     def _count(self, outcome: str) -> None:
         self._counters[outcome] = self._counters.get(outcome, 0) + 1
-
-
-async def _ends(work: Work, seconds: float) -> bool:
-    await asyncio.wait({work.future}, timeout=seconds)
-    return work.future.done()
-
-
-def _unclaimed(claim: Claim) -> Answer:
-    match claim:
-        case Done(status):
-            return answers.replayed(status)
-        case Busy(remaining):
-            return answers.busy(remaining)
-        case Conflict():
-            return answers.CONFLICT
-        case Full() | Claimed():
-            return answers.LEDGER_FULL
-
-
-def _outcome(work: Work, *, stopped: bool) -> tuple[int | None, Settled]:
-    """The status to record, None = release, and the answer. A handler that ended well after all has had its effect."""
-    if work.future.cancelled():
-        if stopped:
-            return None, answers.OVERDUE
-        log.error("a handler was cancelled, and not by its deadline")
-        return None, answers.FAILED
-    match work.future.exception():
-        case None:
-            return _response(work.future.result())
-        case Reject(final=final):
-            return (422 if final else None), answers.REJECTED
-        case RetryLater(after=after):
-            return None, answers.retry_later(after)
-        case error:
-            log.error("a handler failed", exc_info=error)
-            return None, answers.FAILED
-
-
-def _response(result: object) -> tuple[int | None, Settled]:
-    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-        log.error("a handler returned what is yet to run: declare it with async def and without yield")
-        if inspect.iscoroutine(result):
-            result.close()
-        return None, answers.FAILED
-    if not isinstance(result, Response | Passage):
-        return 204, answers.HANDLED
-    if result.status_code in answers.SUCCESS:
-        return result.status_code, Forwarded(result, "handled")
-    if result.status_code in answers.FAILURE:
-        return None, Forwarded(result, "forwarded_failure")
-    log.error("a handler answered %r: neither success nor failure", result.status_code)
-    return None, answers.BAD_RESPONSE

@@ -20,3 +20,10 @@ def check_seconds(least: float = 0.0, /, **seconds: float) -> None:
         if not (math.isfinite(value) and value > 0 and value >= least):
             message = f"{name} must be a finite number of seconds, {f'{least:g} or more' if least else 'above 0'}"
             raise InvalidReceiver(message)
+
+
+def check_choice(option: str, value: object, *choices: object) -> None:
+    """Raise InvalidReceiver unless `value` is one of the choices."""
+    if value not in choices:
+        message = f"{option}={value!r} is not one of {', '.join(map(repr, choices))}"
+        raise InvalidReceiver(message)

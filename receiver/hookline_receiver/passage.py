@@ -17,10 +17,12 @@ from anyio import CancelScope
 from hookline_receiver import answers
 from hookline_receiver.answers import Forwarded
 from hookline_receiver.delivery import SCOPE_KEY
-from hookline_receiver.errors import Reject, RetryLater
+from hookline_receiver.errors import DeliveryConflict, Reject, RetryLater
 from hookline_receiver.handlers import Work
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from hookline_receiver.delivery import Delivery
@@ -46,14 +48,15 @@ class Passage:
         # Not task.cancel(): that would let go of an endpoint's thread while it runs, and a retry would run beside it.
         self._stop = CancelScope()
 
-    def start(self, delivery: Delivery) -> Work:
-        """Run the application for the claimed delivery."""
+    def start(self, delivery: Delivery, threads: Executor | None = None, /) -> Work:
+        """Run the application for the claimed delivery, on this loop."""
+        del threads
         self._scope[SCOPE_KEY], self._body = delivery, delivery.body
         loop = asyncio.get_running_loop()
         self._started: asyncio.Future[Passage] = loop.create_future()
         self._running = loop.create_task(self._run())
         self._running.add_done_callback(_see)
-        return Work(self._started, self._stop.cancel, self._decide, self._explicit)
+        return Work(self._started, self._stop.cancel, self._decide, endpoint=True, explicit=self._explicit)
 
     def leave(self) -> None:
         """The server's call is over: nobody is sent to any more."""
@@ -69,7 +72,7 @@ class Passage:
         try:
             with self._stop:
                 await self._app(self._scope, self._receive, self._send)
-        except (Reject, RetryLater) as error:
+        except (DeliveryConflict, Reject, RetryLater) as error:
             if self._started.done():
                 raise
             self._started.set_exception(error)

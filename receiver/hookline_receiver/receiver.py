@@ -7,7 +7,6 @@ POST ─▶ headers ─▶ length ─▶ keys ─▶ body ─▶ MAC ─▶ fres
 from __future__ import annotations
 
 import contextlib
-import inspect
 import logging
 import time
 from collections import Counter
@@ -19,14 +18,14 @@ from hookline_receiver import answers, probes
 from hookline_receiver.answers import Answer
 from hookline_receiver.body import PROCESS_CAP, BodyReader, Unread
 from hookline_receiver.errors import STALE, InvalidReceiver, KeysUnavailable, LedgerUnavailable, Refused
-from hookline_receiver.handlers import Route, Router, Starter, decode, event_id_of
-from hookline_receiver.handling import Handling, Terms
+from hookline_receiver.flows import check_handler, check_ledger, flow_of
+from hookline_receiver.handlers import Route
+from hookline_receiver.handling import Terms
 from hookline_receiver.keyring import Keyring
-from hookline_receiver.ledger.protocol import Entry
 from hookline_receiver.lifespan import serve as serve_lifespan
-from hookline_receiver.limits import check_seconds, check_whole
+from hookline_receiver.limits import check_choice, check_seconds, check_whole
+from hookline_receiver.reading import Reading
 from hookline_receiver.verification import authenticate, check_freshness, check_tolerance, delivered, read_head
-from hookline_shared.errors import InvalidEvent
 from hookline_shared.event import DomainEvent, DomainEventRef, EventType
 from hookline_shared.profiles import get_profile
 
@@ -38,9 +37,10 @@ if TYPE_CHECKING:
     from hookline_receiver.answers import Forwarded
     from hookline_receiver.body import BufferCap
     from hookline_receiver.delivery import Delivery
+    from hookline_receiver.flows import AnyLedger
     from hookline_receiver.handlers import Register, Start
     from hookline_receiver.keyring import KeySource
-    from hookline_receiver.ledger.protocol import Ledger
+    from hookline_receiver.queues.protocol import Queue
     from hookline_shared.profiles import Profile
 
     Pairs = list[tuple[bytes, bytes]]
@@ -74,8 +74,9 @@ class Receiver:
     (freshness, both ways), `body_deadline`, `handler_deadline` (keep it under the sender's timeout), `lease`,
     `busy_wait`. `stale_status`: 503 lets a retry cure a wrong clock, 401 does not. `on_unknown`: answer 204 or, with
     "reject", 422 for an event without a handler. `dedupe_by="event_id"`: once per event, when one reaches this endpoint
-    through two destinations. `type_from`: the event's name, for bodies that do not hold it. `clock` gives Unix
-    milliseconds.
+    through two destinations. `mode="accept"`: deliveries are stored in a queue, given as the `ledger`, and answered
+    202; a Processor runs the handlers. `type_from`: the event's name, for bodies that do not hold it. `clock` gives
+    Unix milliseconds.
 
     Raises InvalidReceiver, InvalidSigningKey, UnknownProfile.
     """
@@ -85,7 +86,8 @@ class Receiver:
         name: str,
         *,
         keys: KeySource,
-        ledger: Ledger,
+        ledger: AnyLedger | Queue,
+        mode: Literal["handle", "accept"] = "handle",
         scheme: str | Profile = "axiom",
         tolerance: float = 300.0,
         max_body_bytes: int | None = None,
@@ -100,25 +102,28 @@ class Receiver:
         buffer_cap: BufferCap = PROCESS_CAP,
         clock: Callable[[], int] = _wall_clock_ms,
     ) -> None:
-        _check_choice("stale_status", stale_status, 503, 401)
-        _check_choice("on_unknown", on_unknown, "accept", "reject")
-        _check_choice("dedupe_by", dedupe_by, "delivery", "event_id")
+        check_choice("mode", mode, "handle", "accept")
+        check_choice("stale_status", stale_status, 503, 401)
+        check_choice("on_unknown", on_unknown, "accept", "reject")
+        check_choice("dedupe_by", dedupe_by, "delivery", "event_id")
+        _check_name(name)
         self.name = name
         self.profile: Profile = get_profile(scheme) if isinstance(scheme, str) else scheme
         limit_bytes = self.profile.max_body_bytes if max_body_bytes is None else max_body_bytes
-        _check_parts(name, ledger)
         check_whole("max_body_bytes", limit_bytes)
         check_seconds(body_deadline=body_deadline, handler_deadline=handler_deadline, lease=lease, busy_wait=busy_wait)
         self.keyring = Keyring(keys, self.profile)
         self._tolerance_ms, self.clock = check_tolerance(tolerance), clock
         self._reader = BodyReader(limit_bytes, body_deadline, buffer_cap)
         self._stale = answers.stale(stale_status)
-        self._unknown = answers.UNHANDLED if on_unknown == "accept" else answers.UNKNOWN
-        self._by_event, self._type_from = dedupe_by == "event_id", type_from
-        self._router, self._starter, self._fronts = Router(), Starter(), False
+        unknown = answers.UNHANDLED if on_unknown == "accept" else answers.UNKNOWN
+        by_event = dedupe_by == "event_id"
+        self.reading = Reading(name, self.profile.name, unknown=unknown, by_event=by_event, type_from=type_from)
+        self.mode, self._fronts = mode, False
         self._counters: Counter[str] = Counter()
-        terms = Terms(lease, handler_deadline, busy_wait)
-        self._handling = Handling(ledger, terms, self._counters)
+        self._terms = Terms(lease, handler_deadline, busy_wait)
+        check_ledger(ledger, mode)
+        self.ledger = ledger
 
     def __repr__(self) -> str:
         return f"Receiver({self.name!r})"
@@ -129,13 +134,13 @@ class Receiver:
         return self._counters
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> AnyLedger | Queue:
         """Where its deliveries are remembered. Tests set another, never while a delivery is handled."""
         return self._handling.ledger
 
     @ledger.setter
-    def ledger(self, ledger: Ledger) -> None:
-        self._handling.ledger = ledger
+    def ledger(self, ledger: AnyLedger | Queue) -> None:
+        self._handling = flow_of(ledger, self._terms, self._counters, self.name)
 
     @overload
     def on(self, event: EventType[M], /) -> Register[DomainEvent[M]]: ...
@@ -171,7 +176,8 @@ class Receiver:
             raise InvalidReceiver(message)
 
         def register(handler: Callable[..., Any], /) -> Callable[..., Any]:
-            self._router.add(Route.of(event, handler, by_reference=by_reference))
+            check_handler(self.ledger, handler)
+            self.reading.router.add(Route.of(event, handler, by_reference=by_reference))
             return handler
 
         return register
@@ -188,7 +194,7 @@ class Receiver:
                 yield
             finally:
                 await self._handling.drain()
-                self._starter.close()
+                self.reading.starter.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -197,12 +203,14 @@ class Receiver:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
         elif scope["type"] == "http":
-            await self.serve(scope, receive, send, self._prepare)
+            await self.serve(scope, receive, send, self.reading.prepare)
 
     def front(self) -> None:
         """Give this receiver to a WebhookMiddleware: from now on it takes no handlers. Raises InvalidReceiver."""
-        if self._router:
-            message = f"{self!r} has handlers, which a WebhookMiddleware would never run: route it, or give another"
+        if self.reading.router or self.mode == "accept":
+            message = (
+                f"{self!r} has handlers, or is to have them: a WebhookMiddleware would not run them. Route it itself"
+            )
             raise InvalidReceiver(message)
         self._fronts = True
 
@@ -241,7 +249,7 @@ class Receiver:
         )
 
     async def _deliver(self, delivery: Delivery, prepared: Start | Answer) -> Answer | Forwarded:
-        entry = self._entry(delivery)
+        entry = self.reading.entry(delivery)
         if not isinstance(prepared, Answer):
             return await self._handling.answer(entry, delivery, prepared)
         if prepared is answers.UNHANDLED:
@@ -251,45 +259,10 @@ class Receiver:
         except LedgerUnavailable:
             return answers.LEDGER_DOWN
 
-    def _prepare(self, delivery: Delivery) -> Start | Answer:
-        try:
-            named = self._named(delivery)
-            routes = self._router.find(delivery.body, named)
-            return self._unknown if routes is None else self._starter.starting(decode(routes, delivery))
-        except InvalidEvent as error:
-            log.warning("refused: unprocessable (%s)", error)
-            return answers.UNPROCESSABLE
-        except Exception:  # the user's type_from, or a validator of the user's model
-            log.exception("the event could not be read")
-            return answers.FAILED
 
-    def _named(self, delivery: Delivery) -> str | None:
-        named: object = None if self._type_from is None else self._type_from(delivery)
-        if named is None or isinstance(named, str):
-            return named
-        if inspect.iscoroutine(named):
-            named.close()
-        message = f"type_from must return the event's name or None, not {type(named).__name__}"
-        raise TypeError(message)  # anything else would name no handler's event, and be acknowledged as unknown
-
-    def _entry(self, delivery: Delivery) -> Entry:
-        event_id = event_id_of(delivery.body) if self._by_event else None
-        kind, identity = ("delivery", delivery.id) if event_id is None else ("event", event_id)
-        return Entry.of(self.name, self.profile.name, kind, identity, body=delivery.body)
-
-
-def _check_choice(option: str, value: object, *choices: object) -> None:
-    if value not in choices:
-        message = f"{option}={value!r} is not one of {', '.join(map(repr, choices))}"
-        raise InvalidReceiver(message)
-
-
-def _check_parts(name: object, ledger: object) -> None:
+def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name:
         message = "a receiver needs a name: it tells its rows in the ledger from other endpoints'"
-        raise InvalidReceiver(message)
-    if isinstance(ledger, type) or not callable(getattr(ledger, "claim", None)):
-        message = "ledger must be a ledger, like RedisLedger.from_env(), not its class or its address"
         raise InvalidReceiver(message)
 
 

@@ -15,6 +15,8 @@ from pydantic import BaseModel
 
 from hookline_receiver.inprocess import DeliveryResponse, InProcess
 from hookline_receiver.ledger.memory import MemoryLedger
+from hookline_receiver.ledger.protocol import TransactionalLedger
+from hookline_receiver.queues.memory import MemoryQueue
 from hookline_receiver.verification import check_keys
 from hookline_shared.errors import InvalidEventType
 from hookline_shared.event import EventType, encode_event, format_time
@@ -158,7 +160,7 @@ class AsyncDeliveryClient:
 
     def __init__(self, app: ASGIApp, path: str, *, receiver: Receiver) -> None:
         self._process, self._path, self._receiver = InProcess(app), path, receiver
-        self._ledger = MemoryLedger(allow_volatile=True)
+        self._ledger, self._queue = MemoryLedger(allow_volatile=True), MemoryQueue(allow_volatile=True)
         self._sent: dict[tuple[str, str], _Sent] = {}
         self._opened: contextlib.AsyncExitStack | None = None
 
@@ -223,7 +225,11 @@ class AsyncDeliveryClient:
 
     @contextlib.contextmanager
     def _swapped(self) -> Generator[None]:
-        own, self._receiver.ledger = self._receiver.ledger, self._ledger
+        if isinstance(self._receiver.ledger, TransactionalLedger):  # its handlers need its sessions
+            yield
+            return
+        accepts = self._receiver.mode == "accept"
+        own, self._receiver.ledger = self._receiver.ledger, self._queue if accepts else self._ledger
         try:
             yield
         finally:

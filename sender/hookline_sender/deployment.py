@@ -23,6 +23,7 @@ _NAMESPACE: Final = re.compile(r"[a-z0-9-]{1,64}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _GRANT: Final = re.compile(r"\*|(?:publish|enqueue|cancel|recover|register|bind|\*):[a-z0-9._:*-]*")
 _SCHEMES: Final = ("redis://", "rediss://", "unix://")
+_PORT: Final = re.compile(r"[0-9]{1,5}")
 _MINUTE, _DAY = 60.0, 86_400.0
 
 
@@ -140,8 +141,11 @@ class Deployment:
             redis_url,
             namespace=env.get("HOOKLINE_NAMESPACE") or plan.name,
             destinations={name: default_ref(name) for name in plan.webhooks},
-            grants=frozenset(env.get("HOOKLINE_GRANTS", "").replace(",", " ").split()),
+            grants=frozenset(_words(env, "HOOKLINE_GRANTS")),
             durability=_durability(env),
+            allow_addresses=tuple(_words(env, "HOOKLINE_ALLOW_ADDRESSES")),
+            unsafe_allow_private_addresses=_switch(env, "HOOKLINE_UNSAFE_ALLOW_PRIVATE_ADDRESSES"),
+            destination_ports=_ports(env),
             allow_loopback_http=_switch(env, "HOOKLINE_ALLOW_LOOPBACK_HTTP"),
         )
 
@@ -234,6 +238,17 @@ def _durability(env: Mapping[str, str]) -> Durability:
         if given == known:
             return known  # type: ignore[no-any-return]
     raise InvalidDeployment(f"HOOKLINE_DURABILITY is none of {', '.join(get_args(Durability))}")
+
+
+def _words(env: Mapping[str, str], name: str) -> list[str]:
+    return env.get(name, "").replace(",", " ").split()
+
+
+def _ports(env: Mapping[str, str]) -> frozenset[int] | None:
+    words = _words(env, "HOOKLINE_DESTINATION_PORTS")
+    if not all(_PORT.fullmatch(word) for word in words):
+        raise InvalidDeployment("HOOKLINE_DESTINATION_PORTS are port numbers with spaces between: 443 8443")
+    return frozenset(map(int, words)) or None
 
 
 def _switch(env: Mapping[str, str], name: str) -> bool:

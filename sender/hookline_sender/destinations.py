@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hookline_sender.egress.urls import parse_url
+from hookline_sender.egress.urls import allowed_url
 from hookline_sender.errors import InvalidDeployment, UnsafeDestination
 from hookline_shared.errors import InvalidSigningKey
 from hookline_shared.keys import SigningKey
@@ -46,7 +46,7 @@ def resolve(
     ref = deployment.ref_of(name)
     url = _value(env, ref.url_env, name, "https://…")
     try:
-        parse_url(url, allow_loopback_http=deployment.allow_loopback_http)
+        allowed_url(url, deployment.address_policy)
     except UnsafeDestination as refused:
         raise UnsafeDestination(f"{ref.url_env}: {refused}") from None
     try:

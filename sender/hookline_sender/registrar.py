@@ -14,7 +14,7 @@ from hookline_sender.deployment import Deployment
 from hookline_sender.destinations import ResolvedDestination
 from hookline_sender.egress.adapter import as_transport
 from hookline_sender.egress.httpx_transport import HttpxTransport
-from hookline_sender.egress.urls import parse_url
+from hookline_sender.egress.urls import allowed_url
 from hookline_sender.engine import registry
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.enrolment import (
@@ -68,7 +68,7 @@ class Destinations:
         transport: Transport | HttpxShaped | None = None,
     ) -> None:
         self._plan, self._deployment, self._environ = plan, deployment, environ
-        self._given = None if transport is None else as_transport(transport)
+        self._given = transport
         self._open: OpenRegistry | None = None
 
     async def __aenter__(self) -> Self:
@@ -77,7 +77,11 @@ class Destinations:
             raise HooklineError("these destinations are already open: share them, or make a second object")
         deployment = self._deployment or Deployment.from_env(self._plan, self._environ)
         self._open = OpenRegistry(deployment, await RedisStore.connect(deployment, self._plan), self._environ)
-        self._transport: Transport = self._given or HttpxTransport(deployment.address_policy)
+        self._transport: Transport = (
+            HttpxTransport(deployment.address_policy)
+            if self._given is None
+            else as_transport(self._given, deployment.address_policy)
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -110,7 +114,7 @@ class Destinations:
         opened.require(destination.webhook)
         webhook = webhook_of(self._plan, destination.webhook)
         check_events(self._plan, webhook, destination)
-        parse_url(destination.url, allow_loopback_http=opened.deployment.allow_loopback_http)
+        allowed_url(destination.url, opened.deployment.address_policy)
         vault = opened.vault
         profile, owner, asks = destination.profile or webhook.profile, destination.tenant or "", webhook.handshake
         async for _ in tries(destination.id):

@@ -143,7 +143,7 @@ class Worker:
             transport: Transport = self._transport_class(deployment.address_policy)
             stack.push_async_callback(transport.aclose)
         else:
-            transport = as_transport(self._transport)
+            transport = as_transport(self._transport, deployment.address_policy)
         layout = Layout(deployment.namespace)
         return TurnLoop(
             store,

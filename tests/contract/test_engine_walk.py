@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -24,13 +25,19 @@ if TYPE_CHECKING:
     from hookline_sender.engine.records import Outcome, PublishRequest, TurnAnswer, TurnRequest
 
 POLICY = DeliveryPolicy(attempts=3, backoff=60.0, jitter=0.0)
-ORDERED = DeliveryPolicy(attempts=3, backoff=60.0, jitter=0.0, ordering="binding")
+ORDERED = replace(POLICY, ordering="binding")
+GROUPED = replace(POLICY, ordering="aggregate")
 LANES = (
     Lane("wide", "billing", cap=3),
     Lane("narrow", "billing", cap=1),
     Lane("first", "audit", ordering="binding", cap=1),
     Lane("second", "audit", ordering="binding", cap=1),
+    Lane("strict", "chain", ordering="binding", cap=1),
+    Lane("apart", "parts", ordering="aggregate", cap=3),
+    Lane("lone", "parts", ordering="aggregate", cap=1),
+    Lane("halting", "steps", ordering="aggregate", cap=3),
 )
+HOLDING = frozenset(lane.id for lane in LANES if lane.binding in {"chain", "steps"})
 OUTCOMES: tuple[Outcome, ...] = (OK, Retry("http_5xx", 1, 500), Dead("http_4xx", 1, 404), Released())
 
 
@@ -39,9 +46,10 @@ class Walk(RuleBasedStateMachine):
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        plan = plan_of(billing=POLICY, audit=ORDERED)
+        holding = {"chain": replace(ORDERED, on_dead="block"), "steps": replace(GROUPED, on_dead="block")}
+        plan = plan_of(billing=POLICY, audit=ORDERED, parts=GROUPED, **holding)
         self.engine = Engine(url, f"walk-{secrets.token_hex(8)}", plan, retention=2 * DAY, dead_retention=3 * DAY)
-        self.model = Model(POLICY)
+        self.model = Model(POLICY, HOLDING)
         self.published: dict[str, PublishRequest] = {}
         self.freed: Counter[State] = Counter()
         self.spoken: list[Settlement] = []
@@ -52,13 +60,15 @@ class Walk(RuleBasedStateMachine):
 
     @rule(
         key=st.integers(0, 30).map(str),
-        lanes=st.lists(st.sampled_from(LANES), min_size=1, unique=True),
-        delay=st.sampled_from([0, 0, 0, 5, 100]),
-        deadline=st.sampled_from([150, 1000, 1000]),
+        lanes=st.lists(st.sampled_from(LANES), min_size=1, max_size=4, unique=True),
+        aggregate=st.sampled_from([None, "x", "x", "y"]),
+        times=st.tuples(st.sampled_from([0, 0, 0, 5, 100]), st.sampled_from([150, 1000, 1000])),
     )
-    def publish(self, key: str, lanes: list[Lane], delay: int, deadline: int) -> None:
+    def publish(self, key: str, lanes: list[Lane], aggregate: str | None, times: tuple[int, int]) -> None:
+        delay, deadline = times
         targets = [Lane(lane.name, lane.binding, lane.ordering, lane.cap, deadline) for lane in lanes]
-        request = self.engine.request(key, *targets, delay=delay)
+        about = None if aggregate is None else (aggregate, 1)
+        request = self.engine.request(key, *targets, delay=delay, aggregate=about)
         answer = self.engine.send(request)
         if key in self.published:
             assert answer.duplicate
@@ -67,14 +77,16 @@ class Walk(RuleBasedStateMachine):
         assert not answer.duplicate
         self.published[key] = request
         for target in targets:
-            self._expect(key, target, delay)
+            self._expect(key, target, delay).aggregate = aggregate
 
-    def _expect(self, key: str, lane: Lane, delay: int) -> None:
+    def _expect(self, key: str, lane: Lane, delay: int) -> Task:
         delivery_id = self.engine.id_of(key, lane)
         record = self.engine.inspect(delivery_id)
         due, deadline = record.created_ms + delay * 1000, record.created_ms + round(lane.deadline * 1000)
         assert (record.due_ms, record.deadline_ms, record.fence) == (due, deadline, record.created_ms // 1000)
-        self.model.added(delivery_id, Task(key, lane, 0, due, deadline, record.fence))
+        task = Task(key, lane, 0, due, deadline, record.fence)
+        self.model.added(delivery_id, task)
+        return task
 
     @rule(data=st.data())
     def resend_a_publication(self, data: st.DataObject) -> None:
@@ -129,7 +141,8 @@ class Walk(RuleBasedStateMachine):
                 record = self.engine.inspect(delivery_id)
                 assert record.code == "deadline_exceeded" or record.state is not State.FAILED
                 if record.state is State.FAILED:
-                    task.state, task.last = State.FAILED, (b"", "")
+                    self.model.fail(task)
+                    task.last = (b"", "")
 
     @rule(worker=st.sampled_from(["w1", "w2"]))
     def resend_a_turn(self, worker: str) -> None:
@@ -169,7 +182,8 @@ class Walk(RuleBasedStateMachine):
                 answer = self.engine.redrive(delivery_id, request)
                 expected = self.model.redrive(delivery_id, request, answer.at_ms)
                 assert answer.at_ms == expected.at_ms
-                assert answer.state is self._as_shown(delivery_id, expected.state)
+                shown = self._as_shown(delivery_id, expected.state)
+                assert answer.state is (shown if answer.at_ms is None else State.ACCEPTED)
 
     def _as_shown(self, delivery_id: str, state: State) -> State:
         # A task that waits is stored as accepted or waiting; which one the model does not keep.
@@ -245,6 +259,7 @@ class Walk(RuleBasedStateMachine):
             leased = task.until is not None
             assert (record.state is State.RUNNING) == leased
             assert (record.attempts, record.fence) == (task.attempts, task.fence)
+            assert record.blocked_by == self.model.before(delivery_id)
             if not task.open:
                 assert record.state is task.state
         counted = self.engine.counters()
@@ -259,20 +274,21 @@ class Walk(RuleBasedStateMachine):
     def drain(self) -> None:
         """Everything ends and is freed, whatever happened before: no lane is stuck."""
         for _ in range(200):
+            for dead in self.engine.listed(State.FAILED, 1000).deliveries:
+                self.engine.cancel(dead.delivery_id)
             answer = self.engine.turn(6)
             self.engine.turn(0, [Settlement(task.delivery_id, task.token, OK) for task in answer.tasks])
             if not self.engine.counters().get("open"):
                 break
             self.engine.advance(20)
         assert self.engine.counters().get("open", 0) == 0
-        # Places in queues go first, then what they kept.
+        # Dead letters let go of their followers first, then places in queues go, then what they kept.
         self.engine.turn(6)
-        self.engine.advance(4 * DAY)
-        self.engine.turn(6)
-        while self.engine.purge():
-            pass
-        self.engine.advance(61)
-        self.engine.turn(0)
+        for seconds in (4 * DAY, 61, 61):
+            self.engine.advance(seconds)
+            self.engine.turn(6)
+            while self.engine.purge():
+                pass
         left = self.engine.names() - {"cnt", "meta", f"plan:{self.engine.plan.revision}", "W:w1", "W:w2"}
         assert left == set()
 

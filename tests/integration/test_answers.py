@@ -210,7 +210,7 @@ def test_a_header_that_would_not_survive_is_refused_unsent(header: tuple[bytes, 
     async def go() -> None:
         transport = HttpxTransport()
         with pytest.raises(TransportFailed) as caught:
-            await transport.post("https://192.0.2.1/", [header], b"", deadline=0, destination="d")
+            await transport.post("https://shop.example/", [header], b"", deadline=0, destination="d")
         assert (caught.value.kind, caught.value.sent) == ("header", False)
         await transport.aclose()
 

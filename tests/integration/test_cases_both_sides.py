@@ -57,7 +57,7 @@ def test_a_queued_retry_is_signed_with_the_keys_of_its_own_moment(redis_url: str
     keys = {1: f"{NEW.reveal()} {OLD.reveal()}", 2: NEW.reveal()}  # set while that attempt is answered
 
     async def go() -> list[Request]:
-        environ = environ_of(billing="http://127.0.0.1:1/") | {BILLING_KEY: OLD.reveal()}
+        environ = environ_of(billing="http://127.0.0.1:2/") | {BILLING_KEY: OLD.reveal()}
         await publish(plan, deployment, order_paid, 1)
         async with Watched(lambda number: environ.update({BILLING_KEY: keys.get(number, "")}), 3) as billing:
             environ |= environ_of(billing=billing.url) | {BILLING_KEY: OLD.reveal()}

@@ -207,7 +207,7 @@ def test_sixty_four_handlers_in_threads_do_not_hold_up_a_refusal(http: str) -> N
     with serve(made, http=http) as url, ThreadPoolExecutor(64) as threads:
         waiting = [threads.submit(post, url, delivery_id=f"dlv_{n}") for n in range(64)]
         try:
-            eventually(lambda: len(made.ledger._rows) == 64)  # type: ignore[attr-defined]
+            eventually(lambda: len(made.ledger._rows) == 64)  # type: ignore[union-attr]
             begun = time.monotonic()
             assert httpx.post(url, content=b"{}", trust_env=False).status_code == 401
             assert time.monotonic() - begun < 2

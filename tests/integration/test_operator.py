@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hookline_sender import Deployment, Plan
 
 GRANTS = {"publish:*", "cancel:webhook:billing", "recover:webhook:billing"}
-URL = "http://127.0.0.1:9/hooks"
+URL = "http://127.0.0.1:2/hooks"
 
 
 @dataclass

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import replace
 
+import httpx
 import pytest
 from redis.asyncio import Redis
 
@@ -16,6 +18,8 @@ from hookline_sender import (
     Publisher,
     SigningKey,
     SyncPublisher,
+    UnsafeDestination,
+    Worker,
 )
 from hookline_sender.engine.layout import Layout, lane_of
 from hookline_sender.engine.records import State
@@ -46,6 +50,32 @@ def test_two_customers_get_what_they_subscribed_to_and_nothing_else(redis_url: s
         assert all(accepted(request, [one.signing_key]) for request in orders.requests)
         assert all(accepted(request, [two.signing_key]) for request in everything.requests)
         assert {request.headers.get("x-customer") for request in orders.requests} == {"1"}
+
+    run(go())
+
+
+@pytest.mark.parametrize("transport", [None, httpx.MockTransport(lambda _: httpx.Response(200))])
+def test_an_address_is_judged_again_by_the_worker_that_sends(
+    redis_url: str, namespace: str, transport: httpx.MockTransport | None
+) -> None:
+    async def go() -> None:
+        async with open_shop(redis_url, namespace) as shop, records(shop.deployment) as tasks:
+            await shop.destinations.register(destination(url="https://127.0.0.1:8443/hook"))
+            done = await shop.publisher.publish(shop.market.order_paid, Order(order_id="1"), id="1")
+            strict = replace(shop.deployment, allow_loopback_http=False)
+            assert await Worker(shop.market.plan, strict, environ=ENVIRON, transport=transport).run_once() == 1
+            assert (await tasks.of(done.receipts[0].delivery_id)).code == "unsafe_address"
+
+    run(go())
+
+
+def test_a_private_address_that_the_deployment_allows_is_registered(redis_url: str, namespace: str) -> None:
+    async def go() -> None:
+        made = customers_of(redis_url, namespace, allow_addresses=("10.1.0.0/16",), allow_loopback_http=False)
+        async with Destinations(market().plan, made, environ=ENVIRON) as destinations:
+            await destinations.register(destination(url="https://10.1.2.3/hook"))
+            with pytest.raises(UnsafeDestination):
+                await destinations.register(destination(url="https://10.2.2.3/hook"))
 
     run(go())
 

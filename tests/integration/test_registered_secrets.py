@@ -136,7 +136,13 @@ def refused(redis_url: str, namespace: str, wanted: Any, expected: type[Hookline
     return run(go())
 
 
-@pytest.mark.parametrize("url", ["http://acme.example/hush", "ftp://hush", "https://user:hush@acme.example/", "hush"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://acme.example/hush", "ftp://hush", "https://user:hush@acme.example/", "hush", "https://10.0.0.1/hush",
+        "https://[::ffff:a9fe:a9fe]/hush", "https://2130706433/hush", "https://acme.example:22/hush",
+    ],
+)  # fmt: skip
 def test_a_url_that_is_not_allowed_is_refused_when_it_is_registered(redis_url: str, namespace: str, url: str) -> None:
     assert "hush" not in refused(redis_url, namespace, destination(url=url), UnsafeDestination)
 

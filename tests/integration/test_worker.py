@@ -230,7 +230,7 @@ def test_a_bug_in_one_attempt_is_retried_and_logged_without_the_payload(
 
     async def go() -> None:
         (delivery_id,) = await publish(plan, deployment, order_paid, 4242)
-        worker = Worker(plan, deployment, transport=Faulty(), environ=environ_of(billing="http://127.0.0.1:9/"))
+        worker = Worker(plan, deployment, transport=Faulty(), environ=environ_of(billing="http://127.0.0.1:2/"))
         async with records(deployment) as tasks:
             assert await worker.run_once() == 1
             record = await tasks.of(delivery_id)

@@ -127,7 +127,7 @@ def test_an_attempt_longer_than_the_grace_is_interrupted_and_retried(redis_url: 
     async def go() -> None:
         (delivery_id,) = await publish(plan, deployment, order_paid, 1)
         transport = Endless()
-        worker = Worker(plan, deployment, transport=transport, environ=environ_of(billing="http://127.0.0.1:9/"))
+        worker = Worker(plan, deployment, transport=transport, environ=environ_of(billing="http://127.0.0.1:2/"))
         async with records(deployment) as tasks:
             async with worker.background():
                 await transport.begun.wait()

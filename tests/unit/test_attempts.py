@@ -100,7 +100,7 @@ class Transport:
 
 def attempts_over(transport: Transport) -> Attempts:
     plan, _ = shop("billing")
-    environ = environ_of(billing="http://127.0.0.1:9/")
+    environ = environ_of(billing="http://127.0.0.1:2/")
     return Attempts(plan, deployment_on("redis://nowhere", "shop"), transport, environ)
 
 
@@ -165,7 +165,7 @@ class SlowlyRead(dict[str, str]):
 def test_an_attempt_that_was_held_up_after_it_began_still_ends_within_the_belief() -> None:
     async def go() -> None:
         transport = Transport(lambda on_sent: on_sent())
-        slow = replace(attempts_over(transport), environ=SlowlyRead(environ_of(billing="http://127.0.0.1:9/")))
+        slow = replace(attempts_over(transport), environ=SlowlyRead(environ_of(billing="http://127.0.0.1:2/")))
         held = claim(time.monotonic(), timeout=1.0, believed=1.1)
         await slow.make(held)
         assert transport.deadlines[0] <= held.believed_until

@@ -40,6 +40,28 @@ def test_the_environment_describes_a_deployment() -> None:
     assert deployment.ref_of("billing-eu") == default_ref("billing-eu")
 
 
+def test_the_environment_says_where_destinations_may_be() -> None:
+    deployment = Deployment.from_env(
+        plan(),
+        {
+            "REDIS_URL": SECRET,
+            "HOOKLINE_ALLOW_ADDRESSES": "10.1.0.0/16, fd00::/8 192.168.1.7",
+            "HOOKLINE_UNSAFE_ALLOW_PRIVATE_ADDRESSES": "0",
+            "HOOKLINE_DESTINATION_PORTS": "443,8443",
+        },
+    )
+    assert deployment.allow_addresses == ("10.1.0.0/16", "fd00::/8", "192.168.1.7")
+    assert deployment.destination_ports == frozenset({443, 8443})
+    policy = deployment.address_policy
+    assert (policy.allows("10.1.2.3"), policy.allows("10.2.2.3"), policy.allows_port(444)) == (True, False, False)
+
+
+def test_a_changed_deployment_has_the_policy_it_says() -> None:
+    private = replace(DEFAULTS, unsafe_allow_private_addresses=True)
+    assert (DEFAULTS.address_policy.allows("10.0.0.1"), private.address_policy.allows("10.0.0.1")) == (False, True)
+    assert not private.address_policy.allows("169.254.169.254")
+
+
 def test_an_unset_environment_is_strict_and_named_after_the_plan() -> None:
     deployment = Deployment.from_env(plan(), {"REDIS_URL": SECRET})
     assert deployment == Deployment(SECRET, namespace="shop", destinations={"billing-eu": default_ref("billing-eu")})
@@ -56,6 +78,11 @@ def test_an_unset_environment_is_strict_and_named_after_the_plan() -> None:
         ({}, "HOOKLINE_REDIS_URL"),
         ({"HOOKLINE_DURABILITY": "yes"}, "HOOKLINE_DURABILITY"),
         ({"HOOKLINE_ALLOW_LOOPBACK_HTTP": "true"}, "HOOKLINE_ALLOW_LOOPBACK_HTTP"),
+        ({"HOOKLINE_ALLOW_ADDRESSES": "10.0.0.1/8"}, "HOOKLINE_ALLOW_ADDRESSES"),
+        ({"HOOKLINE_ALLOW_ADDRESSES": "shop.internal"}, "HOOKLINE_ALLOW_ADDRESSES"),
+        ({"HOOKLINE_DESTINATION_PORTS": "443 https"}, "HOOKLINE_DESTINATION_PORTS"),
+        ({"HOOKLINE_DESTINATION_PORTS": "443 99999"}, "HOOKLINE_DESTINATION_PORTS"),
+        ({"HOOKLINE_UNSAFE_ALLOW_PRIVATE_ADDRESSES": "yes"}, "HOOKLINE_UNSAFE_ALLOW_PRIVATE_ADDRESSES"),
         ({"HOOKLINE_NAMESPACE": "A:B"}, "namespace"),
         ({"HOOKLINE_GRANTS": "publish"}, "publish"),
     ],
@@ -87,6 +114,8 @@ def test_a_wrong_environment_is_refused_by_name(environ: dict[str, str], named: 
         {"max_per_destination": 5.0},
         {"max_dead": 0},
         {"max_dead": True},
+        {"allow_addresses": "10.0.0.0/8"},
+        {"destination_ports": {0}},
         {"min_replicas": -1},
     ],
     ids=str,

@@ -69,6 +69,13 @@ def test_loopback_http_needs_its_switch() -> None:
     assert resolve(deployment(allow_loopback_http=True), "billing", local).url == "http://127.0.0.1:8000/hook"
 
 
+@pytest.mark.parametrize("url", ["https://10.0.0.1/hush", "https://localhost/hush", "https://shop.example:25/hush"])
+def test_an_address_or_port_that_is_not_allowed_names_the_variable_only(url: str) -> None:
+    with pytest.raises(UnsafeDestination, match=r"^HOOKLINE_WEBHOOK_BILLING_URL: ") as caught:
+        resolve(deployment(), "billing", environ(url=url))
+    assert "hush" not in str(caught.value)
+
+
 def test_an_unknown_profile_is_an_error_of_ours() -> None:
     with pytest.raises(HooklineError, match="profile"):
         resolve(deployment(), "billing", environ(), profile="smoke")

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookline_sender import UnsafeDestination
+from hookline_sender.egress import AddressPolicy
 from hookline_sender.egress.transport import TransportFailed, check_headers
-from hookline_sender.egress.urls import parse_url
+from hookline_sender.egress.urls import allowed_url, parse_url
 
 
 @pytest.mark.parametrize(
@@ -103,6 +104,60 @@ def test_http_goes_to_a_literal_loopback_address_by_switch_only(host: str) -> No
 def test_http_goes_to_nothing_else(host: str) -> None:  # cases: A58 A63
     with pytest.raises(UnsafeDestination, match="use https"):
         parse_url(f"http://{host}/", allow_loopback_http=True)
+
+
+HOSTILE_HOSTS = [
+    # private, loopback, link-local, metadata
+    "127.0.0.1", "127.8.9.10", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254",  # noqa: S104
+    "168.63.129.16", "100.100.100.200", "192.0.0.192", "198.18.0.1", "192.0.2.1", "192.88.99.1", "224.0.0.1",
+    "240.0.0.1", "255.255.255.255", "localhost", "LOCALHOST.", "a.localhost", "LocalHost",
+    # the same, as only a resolver would read them
+    "2130706433", "0x7f000001", "0177.0.0.1", "017700000001", "127.1", "127.0.1", "0x7f.1", "0x7f.0.0.0x1", "1", "0",
+    "2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "127.0.0.1..", "00000177.1", "127.000.000.001",
+    "\N{FULLWIDTH DIGIT ONE}27.0.0.1", "127\N{IDEOGRAPHIC FULL STOP}0\N{IDEOGRAPHIC FULL STOP}0.1", "①②⑦.0.0.1",
+    "\N{CIRCLED LATIN SMALL LETTER L}ocalhost",
+    # IPv6, and IPv4 inside it
+    "[::]", "[::1]", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[::7f00:1]",
+    "[::ffff:169.254.169.254]", "[::169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[64:ff9b::10.0.0.1]", "[64:ff9b:1::1]",
+    "[2002:7f00:1::1]", "[2001:0:4136:e378:8000:63bf:3fff:fdd2]", "[fec0::1]", "[fe80::1]", "[fe81::1]", "[fc00::1]",
+    "[fd00:ec2::254]", "[ff02::1]", "[2001:db8::1]", "[3fff::1]", "[5f00::1]", "[fe80::1%25eth0]", "[::1%lo]", "[::1]x",
+    # other readings of where the host is
+    "shop.example@127.0.0.1", "shop.example:443@10.0.0.1", "127.0.0.1\\@shop.example", "shop.example\\.127.0.0.1",
+    "127.0.0.1#shop.example", "127.0.0.1%00.shop.example", "127.0.0.1%2f@shop.example", "shop.example\t127.0.0.1",
+    "shop.example:22", "shop.example:25", "shop.example:6667",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", HOSTILE_HOSTS)
+def test_a_url_into_the_house_is_refused_unshown(host: str) -> None:  # cases: A55 A57 A58 A63
+    with pytest.raises(UnsafeDestination) as caught:
+        allowed_url(f"https://{host}/latest/meta-data", AddressPolicy())
+    assert (host in str(caught.value), "meta-data" in str(caught.value)) == (False, False) or len(host) < 3
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://shop.example", "https://shop.example/hooks/1?a=b&c=%2F", "https://SHOP.example:443/", "https://1.1.1.1/",
+        "https://[2606:4700:4700::1111]/", "https://[2606:4700:4700::1111]:8443/h", "https://[::ffff:1.1.1.1]/",
+        "https://bücher.example/", "https://xn--bcher-kva.example/", "https://例え.example/ping", "https://shop.example./h",
+        "https://a_b.shop.example/", "https://127.0.0.1.nip.example/", "https://localhost.example/",
+        "https://notlocalhost/", "https://shop.example:8443/", "https://shop.example:6379/", "https://1a.example/",
+        "https://shop.example/" + "a" * 2000, "https://shop.example/a/../b//c;d=e,f", "https://shop.example?q=1",
+    ],
+)  # fmt: skip
+def test_a_url_of_the_public_internet_is_allowed(url: str) -> None:  # cases: A63 A64
+    assert allowed_url(url, AddressPolicy()).scheme == "https"
+
+
+def test_a_url_follows_what_the_deployment_allows() -> None:
+    inside = AddressPolicy(("10.1.0.0/16",), ports=frozenset({8443}))
+    assert allowed_url("https://10.1.2.3:8443/", inside).host == "10.1.2.3"
+    with pytest.raises(UnsafeDestination, match="HOOKLINE_DESTINATION_PORTS"):
+        allowed_url("https://10.1.2.3/", inside)
+    with pytest.raises(UnsafeDestination, match="HOOKLINE_ALLOW_ADDRESSES"):
+        allowed_url("https://10.2.2.3:8443/", inside)
+    assert allowed_url("https://localhost/", AddressPolicy(allow_loopback_http=True)).host == "localhost"
 
 
 @given(st.text(max_size=80) | st.builds("https://{}".format, st.text(max_size=60)))

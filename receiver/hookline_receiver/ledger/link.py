@@ -49,9 +49,9 @@ class Script:
     sha1: str
 
     @classmethod
-    def load(cls, name: str) -> Script:
-        """The script in `scripts/<name>.lua`."""
-        folder = resources.files("hookline_receiver.ledger") / "scripts"
+    def load(cls, package: str, name: str) -> Script:
+        """The script in the package's `scripts/<name>.lua`."""
+        folder = resources.files(package) / "scripts"
         head, _, rest = (folder / f"{name}.lua").read_text("utf-8").partition("\n")
         prelude = (folder / "prelude.lua").read_text("utf-8")
         source = f"{head}\n{prelude}{rest}"
@@ -79,6 +79,11 @@ class RedisLink:
         """
         until = self.loop.time() + PATIENCE
         return await self._patiently(self._persist(script, arguments, until))
+
+    async def run_once(self, script: Script, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - each script its own
+        """Like `run`, for a script that may not run twice: a failure is the caller's."""
+        until = self.loop.time() + PATIENCE
+        return await self._patiently(self._mapped(lambda: self._once(script, arguments, until)))
 
     async def verify(self, *, now: bool = False) -> None:
         """Check the server at a new connection, when the last check is older than the interval, or `now`.

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
     from contextlib import AbstractAsyncContextManager
 
 RETENTION = 604_800.0
@@ -108,4 +109,71 @@ class Ledger(Protocol):
 
     async def release(self, claim: Claimed) -> bool:
         """Give it back to be handled again; False when the fence is lost, then nothing is written."""
+        ...
+
+
+class Transaction(Protocol):
+    """One delivery's row and its handler's effects, in one transaction: both are committed, or neither is there.
+
+        connect ─▶ begin ──None──▶ open ──commit──▶ over
+                     └─ known, busy ─▶ over └──rollback──▶ over
+
+    Each step ends before the next one is called, and frees everything when it leads to "over", and when it raises.
+    `connect` and `begin` raise LedgerUnavailable when the store cannot be asked, `commit` whatever the store says.
+    `rollback` does not raise.
+    """
+
+    @property
+    def threads(self) -> Executor | None:
+        """The one thread in which plain functions that use it have to run; None when it is used on the event loop."""
+        ...
+
+    @property
+    def session(self) -> object:
+        """What the handler writes with."""
+        ...
+
+    async def connect(self) -> None:
+        """Get a connection; may wait for one that is free."""
+        ...
+
+    async def begin(self) -> Done | Conflict | Busy | None:
+        """Insert the row; None when it is new and the delivery ours to handle."""
+        ...
+
+    async def commit(self, status: int) -> None:
+        """Record the status and commit. Unless it returns, it is unknown whether both are there: together, or not."""
+        ...
+
+    async def rollback(self) -> None:
+        """Leave no trace of either."""
+        ...
+
+
+@runtime_checkable
+class TransactionalLedger(Protocol):
+    """A store in which the row and the handler's effects are one commit. Nothing has a lease, a fence or a release."""
+
+    @property
+    def threaded(self) -> bool:
+        """Whether handlers have to be plain functions, which run in a thread."""
+        ...
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Check the store, and let go of it at the end. May be entered by several receivers at a time.
+
+        Raises LedgerUnavailable.
+        """
+        ...
+
+    async def find(self, entry: Entry) -> Done | Conflict | None:
+        """How the delivery ended; None while it has not. Raises LedgerUnavailable."""
+        ...
+
+    def transaction(self, entry: Entry, deadline: float) -> Transaction:
+        """A new transaction for the delivery, whose handler is stopped after `deadline` seconds. No I/O."""
+        ...
+
+    def passes(self, error: BaseException) -> bool:
+        """Whether what a handler or a commit raised is the store's, and may be gone at the next attempt."""
         ...

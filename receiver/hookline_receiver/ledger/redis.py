@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
-import os
-import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from hookline_receiver.errors import InvalidReceiver
-from hookline_receiver.ledger.link import RedisLink, Script, StoreFull
-from hookline_receiver.ledger.pipeline import is_address
+from hookline_receiver.ledger.link import Script, StoreFull
 from hookline_receiver.ledger.protocol import MAX_ROWS, RETENTION, Busy, Claimed, Conflict, Done, Full
+from hookline_receiver.ledger.store import PURGE, RedisStore
 from hookline_receiver.limits import check_seconds, check_whole
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
-
     from hookline_receiver.ledger.protocol import Claim, Entry
     from hookline_shared.durability import Durability
 
-log = logging.getLogger("hookline.receiver")
-
-DEFAULT_NAMESPACE: Final = "receiver"
-PURGE: Final = 16  # lapsed rows dropped per new one: keeps up with any rate, and a claim short
-_NAMESPACE = re.compile(r"[a-z0-9-]{1,64}")
-_CLAIM, _FIND, _SETTLE = (Script.load(name) for name in ("claim", "find", "settle"))
+_CLAIM, _FIND, _SETTLE = (Script.load("hookline_receiver.ledger", name) for name in ("claim", "find", "settle"))
 
 
-class RedisLedger:
+class RedisLedger(RedisStore):
     """Remembers deliveries in Redis 7.0 or Valkey 7.2 and later, across processes and restarts.
 
     `retention` (seconds) should cover the sender's whole retry and redrive horizon; `max_rows` live rows of about 300
@@ -48,59 +35,11 @@ class RedisLedger:
         durability: Durability = "verified",
         check_interval: float = 30.0,
     ) -> None:
-        if not _NAMESPACE.fullmatch(namespace):
-            message = f"the ledger's namespace {namespace!r} is not 1 to 64 characters of a-z 0-9 -"
-            raise InvalidReceiver(message)
-        if durability not in {"verified", "asserted", "unsafe_volatile"}:
-            message = f'durability={durability!r} is not one of "verified", "asserted", "unsafe_volatile"'
-            raise InvalidReceiver(message)
+        super().__init__(url, namespace=namespace, durability=durability, check_interval=check_interval)
         check_whole("max_rows", max_rows)
         check_seconds(1, retention=retention)
-        check_seconds(check_interval=check_interval)
-        _check_url(url)
-        self._url, self._namespace = url, namespace
         self._retention_ms, self._max_rows = round(retention * 1000), max_rows
-        self._durability: Durability = durability
-        self._check_interval = check_interval
         self._keys = (2, f"hookline:{{{namespace}:ledger}}:rows", f"hookline:{{{namespace}:ledger}}:expiry")
-        self._link: RedisLink | None = None
-        self._openings = 0
-
-    @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None, **options: Any) -> RedisLedger:  # noqa: ANN401
-        """Server from HOOKLINE_REDIS_URL, else REDIS_URL; namespace from HOOKLINE_NAMESPACE, else "receiver".
-
-        HOOKLINE_DURABILITY is obeyed when set; `options` are those of the constructor. None = os.environ.
-        """
-        environ = os.environ if environ is None else environ
-        url = environ.get("HOOKLINE_REDIS_URL") or environ.get("REDIS_URL")
-        if not url:
-            message = (
-                "the ledger needs a Redis server, and neither HOOKLINE_REDIS_URL nor REDIS_URL is set: "
-                "export HOOKLINE_REDIS_URL=redis://127.0.0.1:6379/0"
-            )
-            raise InvalidReceiver(message)
-        options.setdefault("namespace", environ.get("HOOKLINE_NAMESPACE") or DEFAULT_NAMESPACE)
-        options.setdefault("durability", environ.get("HOOKLINE_DURABILITY") or "verified")
-        return cls(url, **options)
-
-    def __repr__(self) -> str:
-        return f"RedisLedger(<hidden>, namespace={self._namespace!r})"
-
-    @contextlib.asynccontextmanager
-    async def opened(self) -> AsyncGenerator[None]:
-        """Connect and check the server; the last one out closes. Raises WeakDurability, LedgerUnavailable."""
-        if self._durability == "unsafe_volatile":
-            log.warning("the ledger may forget handled deliveries: durability is unsafe_volatile")
-        self._openings += 1
-        try:
-            await self._open_link().verify(now=True)
-            yield
-        finally:
-            self._openings -= 1
-            if not self._openings and self._link is not None:
-                link, self._link = self._link, None
-                await link.aclose()
 
     async def find(self, entry: Entry) -> Done | Conflict | None:
         """How the delivery ended; None while it has not."""
@@ -153,23 +92,6 @@ class RedisLedger:
     async def _run(self, script: Script, *arguments: str | bytes | int) -> Any:  # noqa: ANN401
         return await self._open_link().run(script, *self._keys, *arguments)
 
-    def _open_link(self) -> RedisLink:
-        # A module-level ledger meets several loops in tests; connections belong to the loop that made them.
-        if self._link is None or self._link.loop is not asyncio.get_running_loop():
-            self._link = RedisLink(self._url, self._durability, self._check_interval)
-        return self._link
-
 
 def _ms(seconds: float) -> int:
     return max(1, round(seconds * 1000))
-
-
-def _check_url(url: str) -> None:
-    if not url.startswith(("redis://", "rediss://", "unix://")):
-        message = "the ledger's URL must begin with redis://, rediss:// or unix://"
-    elif not is_address(url):
-        message = "the ledger's URL cannot be read: is a / # ? or @ of the password not written with a percent sign?"
-    else:
-        return
-    message += " (it is not shown: it may hold a password)"
-    raise InvalidReceiver(message)

@@ -35,6 +35,7 @@ def details(record: DeliveryRecord) -> str:
         ("destination", where),
         ("published", _time(record.created_ms)),
         ("due", _time(record.due_ms) if record.state in (State.ACCEPTED, State.WAITING) else ""),
+        ("blocked by", record.blocked_by),
         ("deadline", _time(record.deadline_ms) if record.state < State.COMPLETED else ""),
         ("failed", _time(record.failed_at_ms)),
         ("attempts", str(record.attempts)),

@@ -1,7 +1,7 @@
 """Any httpx transport as a way out: mocks, ASGI apps, forward proxies, HTTP/2.
 
 The transport is called directly, without a Client, so no redirect, cookie, proxy setting or decoding comes in. Its
-connections are its own: the rules for addresses and reuse of the default transport do not hold for it.
+connections are its own: names it looks up are not judged, and the default transport's rules for reuse do not hold.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard
 
 import httpx
 
+from hookline_sender.egress.addresses import AddressPolicy
+from hookline_sender.egress.guard import target_of
 from hookline_sender.egress.progress import Progress, by_deadline
 from hookline_sender.egress.transport import (
     MAX_BODY_BYTES,
     FailureKind,
     Headers,
     Transport,
-    TransportFailed,
     WireResponse,
     check_headers,
 )
-from hookline_sender.egress.urls import parse_url
-from hookline_sender.errors import UnsafeDestination
 from hookline_sender.trouble import where
 
 if TYPE_CHECKING:
@@ -53,23 +52,23 @@ class HttpxShaped(Protocol):
         ...
 
 
-def as_transport(given: Transport | HttpxShaped) -> Transport:
-    """`given` itself when it is a Transport, else one around the httpx transport. Raises TypeError for neither."""
+def as_transport(given: Transport | HttpxShaped, policy: AddressPolicy | None = None) -> Transport:
+    """`given` itself when it is a Transport, else one around the httpx transport. Raises TypeError for neither.
+
+    policy: which addresses in URLs and which ports are let through to an httpx transport; None is public ones.
+    """
     if _is_httpx_shaped(given):
-        return AdaptedTransport(given)
+        return AdaptedTransport(given, policy or AddressPolicy())
     if _is_transport(given):
         return given
     raise TypeError(f"{type(given).__name__} is neither a hookline Transport nor an httpx.AsyncBaseTransport")
 
 
 class AdaptedTransport:
-    """One httpx transport behind the seam. Whether a byte was written is unknown, so it counts as written.
+    """One httpx transport behind the seam. Whether a byte was written is unknown, so it counts as written."""
 
-    http to a literal loopback address is let through: whether it is wanted was decided where the URL was resolved.
-    """
-
-    def __init__(self, inner: HttpxShaped) -> None:
-        self._inner = inner
+    def __init__(self, inner: HttpxShaped, policy: AddressPolicy) -> None:
+        self._inner, self._policy = inner, policy
         self._request_class = _request_class(inner)
 
     async def post(
@@ -83,10 +82,7 @@ class AdaptedTransport:
         on_sent: Callable[[], None] | None = None,
     ) -> WireResponse:
         """See Transport.post."""
-        try:
-            parse_url(url, allow_loopback_http=True)
-        except UnsafeDestination as refused:
-            raise TransportFailed("url", str(refused)) from None
+        target_of(url, self._policy)
         check_headers(headers)
         all_headers = [*headers, (b"accept-encoding", b"identity")]
         request = self._request_class("POST", url, headers=all_headers, content=body)

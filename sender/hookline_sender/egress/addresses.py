@@ -168,19 +168,23 @@ def _checked_texts(given: Iterable[object]) -> Iterator[str]:
 
 def _read_network(text: str) -> Network:
     try:
-        network = ipaddress.ip_network(text)
+        network = ipaddress.ip_network(text.replace("%", "/"))  # a scope id is no network's
     except ValueError:
         raise InvalidDeployment(
-            f"allow_addresses: {text[:64]!r} is no network: write 10.1.0.0/16, fd00::/8 or one address, no bits behind "
-            "the prefix"
+            f"allow_addresses (HOOKLINE_ALLOW_ADDRESSES): {text[:64]!r} is no network: write 10.1.0.0/16, fd00::/8 or "
+            "one address, without bits behind the prefix"
         ) from None
     if isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped is not None:
-        raise InvalidDeployment(f"allow_addresses: write {text[:64]!r} as the IPv4 network that it is")
+        raise InvalidDeployment(
+            f"allow_addresses (HOOKLINE_ALLOW_ADDRESSES): write {text[:64]!r} as the IPv4 network that it is"
+        )
     return network
 
 
 def _checked_ports(given: Iterable[object]) -> frozenset[int]:
     ports = frozenset(each for each in given if type(each) is int and each in _PORTS)
     if not ports or len(ports) != len(frozenset(given)):
-        raise InvalidDeployment("the ports of destinations are whole numbers from 1 to 65535, at least one")
+        raise InvalidDeployment(
+            "destination_ports (HOOKLINE_DESTINATION_PORTS) are whole numbers from 1 to 65535, at least one"
+        )
     return ports

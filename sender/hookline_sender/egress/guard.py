@@ -18,11 +18,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from hookline_sender.egress.addresses import AddressPolicy, is_address
+from hookline_sender.egress.addresses import is_address
 from hookline_sender.egress.transport import TransportFailed
+from hookline_sender.egress.urls import Url, check_target, parse_url
+from hookline_sender.errors import UnsafeDestination
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from hookline_sender.egress.addresses import AddressPolicy
+    from hookline_sender.egress.transport import FailureKind
 
     Lookup = Callable[[str], Sequence[str]]
 
@@ -49,6 +54,18 @@ class _Answer:
 
     def is_fresh(self, now: float) -> bool:
         return now - self.at < (CACHED if self.addresses else CACHED_FAILURE)
+
+
+def target_of(url: str, policy: AddressPolicy) -> Url:
+    """Where a request to `url` goes. Raises TransportFailed: "url" for its text, "unsafe" for a port or an address."""
+    kind: FailureKind = "url"
+    try:
+        target = parse_url(url, allow_loopback_http=policy.allow_loopback_http)
+        kind = "unsafe"
+        check_target(target, policy)
+    except UnsafeDestination as refused:
+        raise TransportFailed(kind, str(refused)) from None
+    return target
 
 
 def look_up(host: str) -> tuple[str, ...]:

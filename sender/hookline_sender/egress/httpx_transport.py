@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import httpcore
 
-from hookline_sender.egress.pooled import PooledTransport
+from hookline_sender.egress.pooled import MAX_IDLE_CONNECTIONS, PooledTransport
 from hookline_sender.egress.progress import Progress, by_deadline
+from hookline_sender.egress.proxy import Proxy
 from hookline_sender.egress.stream import OverBudget, Stream
 from hookline_sender.egress.strict import StrictReader
 from hookline_sender.egress.transport import MAX_BODY_BYTES, MAX_HEAD_BYTES, Headers, WireResponse
 
 if TYPE_CHECKING:
+    import ssl
+
+    from hookline_sender.egress.addresses import AddressPolicy
     from hookline_sender.egress.urls import Url
 
 # At DEBUG httpcore logs every field of an answer, and a redirect's has the URL's query. Requests of others are theirs.
@@ -58,7 +62,29 @@ class HttpxConnection:
 
 
 class HttpxTransport(PooledTransport[HttpxConnection, httpcore.Request]):
-    """POSTs over HTTP/1.1 as httpcore speaks it, with httpx's trust store. For one event loop at a time."""
+    """POSTs over HTTP/1.1 as httpcore speaks it, with httpx's trust store. For one event loop at a time.
+
+    proxy: a forward proxy that https goes through, "http://user:password@host:port"; the environment's are ignored.
+        Addresses and ports in URLs are judged as ever. Names are looked up by the proxy, which has to refuse private
+        addresses itself: the guard then applies to the proxy's own address, which may be a private one.
+    """
+
+    def __init__(
+        self,
+        policy: AddressPolicy | None = None,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        max_idle: int = MAX_IDLE_CONNECTIONS,
+        proxy: str | None = None,
+    ) -> None:
+        super().__init__(policy, ssl_context=ssl_context, max_idle=max_idle)
+        self._proxy = None if proxy is None else Proxy(proxy)
+
+    async def aclose(self) -> None:
+        """See PooledTransport."""
+        await super().aclose()
+        if self._proxy is not None:
+            self._proxy.close()
 
     def _request(self, target: Url, headers: Headers, body: bytes) -> httpcore.Request:
         framing = [
@@ -69,7 +95,10 @@ class HttpxTransport(PooledTransport[HttpxConnection, httpcore.Request]):
         return httpcore.Request(b"POST", _url(target), headers=[*framing, *headers], content=body)
 
     async def _open(self, target: Url) -> HttpxConnection:
-        stream = await self._connect(target, Stream)
+        if self._proxy is not None and target.scheme == "https":
+            stream = await self._proxy.connect(target, self._context())
+        else:
+            stream = await self._connect(target, Stream)
         http = httpcore.AsyncHTTP11Connection(_url(target).origin, stream)
         _unlock(http)
         return HttpxConnection(http, stream, opened_at=asyncio.get_running_loop().time())

@@ -12,21 +12,22 @@ from __future__ import annotations
 import asyncio
 import ssl
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import httpx
 
 from hookline_sender.egress.addresses import AddressPolicy
-from hookline_sender.egress.guard import Guard
+from hookline_sender.egress.guard import Guard, target_of
 from hookline_sender.egress.idle import IdleConnections, Pooled
 from hookline_sender.egress.progress import Progress
 from hookline_sender.egress.transport import Headers, TransportFailed, WireResponse, check_headers
-from hookline_sender.egress.urls import Url, parse_url
-from hookline_sender.errors import UnsafeDestination
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
+
+    from hookline_sender.egress.urls import Url
 
 MAX_IDLE_CONNECTIONS: Final = 200
 """Over all destinations; an idle TLS connection holds about half a megabyte."""
@@ -83,10 +84,7 @@ class PooledTransport(ABC, Generic[C, R]):
         on_sent: Callable[[], None] | None = None,
     ) -> WireResponse:
         """See Transport.post."""
-        try:
-            target = parse_url(url, allow_loopback_http=self._policy.allow_loopback_http)
-        except UnsafeDestination as refused:
-            raise TransportFailed("url", str(refused)) from None
+        target = target_of(url, self._policy)
         check_headers(headers)
         request, progress = self._request(target, headers, body), Progress(on_sent)
         key = (destination, target.origin)
@@ -128,20 +126,30 @@ class PooledTransport(ABC, Generic[C, R]):
     async def _connect(self, target: Url, protocol: Callable[[], P]) -> P:
         """A protocol on a new connection, secured for https. Raises TransportFailed."""
         secure = target.scheme == "https"
-        context = (self._ssl_context or _default_ssl_context()) if secure else None
+        context = self._context() if secure else None
         connected = await self._guard.connect(target.host, target.port)
-        try:
+        with securing():
             # The socket is the loop's from here on: closing it here as well could close its descriptor's next user.
             _, made = await asyncio.get_running_loop().create_connection(
                 protocol, sock=connected, ssl=context, server_hostname=target.host if secure else None
             )
-        except ssl.SSLError as error:
-            raise TransportFailed("tls", f"the TLS handshake failed: {error.reason or 'no reason given'}") from None
-        except OSError:
-            raise TransportFailed("connect", "the connection ended before it was secured") from None
         if secure:
             await asyncio.sleep(0)  # what came with the handshake is read before the request can ask for it
         return made
+
+    def _context(self) -> ssl.SSLContext:
+        return self._ssl_context or _default_ssl_context()
+
+
+@contextmanager
+def securing() -> Generator[None]:
+    """Raise TransportFailed for what goes wrong with a new connection before it can be used."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        raise TransportFailed("tls", f"the TLS handshake failed: {error.reason or 'no reason given'}") from None
+    except OSError:
+        raise TransportFailed("connect", "the connection ended before it was secured") from None
 
 
 def _now() -> float:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import httpcore
 
 from hookline_sender.egress.link import Link
 
 if TYPE_CHECKING:
+    import asyncio
+    import ssl
     from collections.abc import Callable
 
 _SLICE_BYTES: Final = 64 * 1024
@@ -58,6 +60,15 @@ class Stream(Link, httpcore.AsyncNetworkStream):
         Also true when a request was not handed over whole.
         """
         return bool(self._received) or self.ended or self._lost or self._cut
+
+    async def secured(self, context: ssl.SSLContext, host: str) -> Stream:
+        """The connection under TLS, as a new stream that takes its place. Raises OSError; then abort this one."""
+        if self._is_over():
+            raise ConnectionResetError
+        inner = Stream()
+        transport = await self._loop.start_tls(self._transport, inner, context, server_hostname=host)
+        inner.connection_made(cast("asyncio.Transport", transport))  # which an upgrade does not call
+        return inner
 
     # What httpcore calls
 

@@ -10,12 +10,15 @@ import ipaddress
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import idna
 
-from hookline_sender.egress.addresses import is_loopback
+from hookline_sender.egress.addresses import is_address, is_loopback
 from hookline_sender.errors import UnsafeDestination
+
+if TYPE_CHECKING:
+    from hookline_sender.egress.addresses import AddressPolicy
 
 MAX_URL_CHARACTERS: Final = 2048
 
@@ -82,6 +85,32 @@ def parse_url(text: str, *, allow_loopback_http: bool = False) -> Url:
         raise UnsafeDestination("the URL's port is outside 1-65535")
     path = found["path"] or "/"
     return Url(scheme, host, port, (path + found["query"]).encode("ascii"))
+
+
+def allowed_url(text: str, policy: AddressPolicy) -> Url:
+    """The URL of `text`, if its port and an address in it are allowed as well. Raises UnsafeDestination.
+
+    A name is not looked up: what it stands for is judged when it is connected to, each time.
+    """
+    url = parse_url(text, allow_loopback_http=policy.allow_loopback_http)
+    check_target(url, policy)
+    return url
+
+
+@lru_cache(maxsize=1024)
+def check_target(url: Url, policy: AddressPolicy) -> None:
+    """Return when a policy allows what is seen of the target without a lookup. Raises UnsafeDestination."""
+    if not policy.allows_port(url.port):
+        raise UnsafeDestination(
+            "the URL's port is not one that destinations may have: destination_ports (HOOKLINE_DESTINATION_PORTS) "
+            "names those that may be"
+        )
+    address = "127.0.0.1" if f".{url.host}".endswith(".localhost") else url.host  # RFC 6761 6.3
+    if is_address(address) and not policy.allows(address):
+        raise UnsafeDestination(
+            "the URL's host is not a public address: allow_addresses (HOOKLINE_ALLOW_ADDRESSES) names others that "
+            "destinations may have"
+        )
 
 
 def _ipv6(text: str) -> str:

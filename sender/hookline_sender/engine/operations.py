@@ -49,7 +49,7 @@ def inspect(layout: Layout, delivery_id: str) -> Command[DeliveryRecord]:
             raise _unknown(layout, delivery_id)
         now, state, flags, attempts, fence, code, status, duration, releases, due, deadline, created = raw[1:13]
         revision, event, trace, binding, destination, history, lease = raw[13:20]
-        tenant, event_key, recoveries, failed_at = raw[20:24]
+        tenant, event_key, recoveries, failed_at, blocked_by = raw[20:25]
         return DeliveryRecord(
             delivery_id=delivery_id,
             state=State(state),
@@ -75,6 +75,7 @@ def inspect(layout: Layout, delivery_id: str) -> Command[DeliveryRecord]:
             event_key=_text(event_key),
             recoveries=tuple(_recovery(line) for line in _text(recoveries).splitlines()),
             failed_at_ms=None if failed_at < 0 else failed_at,
+            blocked_by=_text(blocked_by),
         )
 
     return Command(script("inspect"), (layout.meta,), (_checked(delivery_id),), parse)

@@ -207,6 +207,7 @@ class DeliveryRecord(Coded):
     envelope is gone. code, status, duration_ms: of the last attempt that failed, or why the task ended.
     history: attempts from the first failure on, the newest 16. recoveries: redrives, the newest 32.
     lease_until_ms: while it runs. failed_at_ms: while it is a dead letter.
+    blocked_by: id of the delivery that an ordered one waits for; empty when nothing is before it.
     """
 
     delivery_id: str
@@ -233,6 +234,7 @@ class DeliveryRecord(Coded):
     event_key: str = ""
     recoveries: tuple[Recovery, ...] = ()
     failed_at_ms: int | None = None
+    blocked_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,10 @@ local function lease_of(base, policy)
 end
 
 -- 'take', 'drop' (its place in the queue is all that is left of it), 'wait', or the code of why it ends here.
-local function verdict(r, size, now)
-  if not r or r.state > RUNNING then return 'drop' end
+local function verdict(d, r, size, now)
+  if r.state > RUNNING then return bars(d, r) and 'wait' or 'drop' end
   if now >= r.deadline then return 'deadline_exceeded' end
-  if has(r.flags, F_ORDERED) and r.due > now then return 'wait' end
+  if (d.ordered or has(r.flags, F_ORDERED)) and r.due > now then return 'wait' end
   -- Somebody removed the envelope. Claimed without it, the task would only lapse, attempt after attempt.
   return size > 0 and 'take' or 'internal_error'
 end
@@ -40,10 +40,10 @@ local function member(pid, d, now)
   local v = call('HMGET', key('S:' .. pid), 'h', d.lane, 't')
   local size = call('STRLEN', key('P:' .. pid))
   if not (v[1] and v[2]) then return nil, 'drop' end
-  local _, created, tasks, revision = struct.unpack(HEAD, v[1])
+  local _, created, tasks, revision, _, aggregate = struct.unpack(HEAD, v[1])
   local t = { pid = pid, did = pid .. d.lane, created = created, tasks = tasks, revision = revision, lane_state = d,
-              traceparent = v[3], record = unpack_record(v[2]), size = size }
-  return t, verdict(t.record, size, now)
+              aggregate = aggregate, traceparent = v[3], record = unpack_record(v[2]), size = size }
+  return t, verdict(d, t.record, size, now)
 end
 
 local function look(d, now, room, turn)
@@ -58,12 +58,15 @@ local function look(d, now, room, turn)
       if not turn.bodies[pid] then turn.bodies[pid], turn.bytes = true, turn.bytes + t.size end
     elseif t then
       local r = t.record
-      r.flags = without(r.flags, F_QUEUED)
+      t.left = true
       if what == 'drop' then
+        give_way(t, r, now)
         store(t, r)
       else
         r.code, r.token = CODES[what], NO_TOKEN
         finish(t, r, FAILED, now)
+        -- Then it was put back in front of the queue, which is trimmed by as many as were consumed.
+        if bars(d, r) then break end
       end
     end
   end

@@ -6,22 +6,28 @@ local NEXT_WHILE_RUNNING, NEXT_WHILE_DEAD, NEXT_WHEN_EMPTY = 1000, 3600000, 6000
 local function cancel_member(pid, lane, now)
   local t, r = load_task(pid .. lane)
   if not t then return end
-  r.flags = without(r.flags, F_QUEUED)
-  if r.state > RUNNING then return store(t, r) end
+  t.left, r.flags = true, without(r.flags, F_HOLDS)
+  if r.state > RUNNING then
+    give_way(t, r, now)
+    return store(t, r)
+  end
   r.code, r.token = CODES.destination_gone, NO_TOKEN
   finish(t, r, CANCELLED, now)
 end
 
+-- What waits behind the head of an aggregate's queue comes to q or z when the head leaves it.
 local function drain_lane(d, limit, now)
-  local q, z = key('q:' .. d.lane), key('z:' .. d.lane)
-  local queued = call('LRANGE', q, 0, limit - 1)
-  for _, pid in ipairs(queued) do cancel_member(pid, d.lane, now) end
-  if #queued > 0 then call('LTRIM', q, #queued, -1) end
-  local delayed = limit > #queued and call('ZRANGE', z, 0, limit - #queued - 1) or {}
-  for _, pid in ipairs(delayed) do cancel_member(pid, d.lane, now) end
-  if #delayed > 0 then call('ZREM', z, unpack(delayed)) end
+  local q, z, done = key('q:' .. d.lane), key('z:' .. d.lane), 0
+  while done < limit do
+    local queued = call('LINDEX', q, 0)
+    local pid = queued or call('ZRANGE', z, 0, 0)[1]
+    if not pid then break end
+    cancel_member(pid, d.lane, now)
+    if queued then call('LPOP', q) else call('ZREM', z, pid) end
+    done = done + 1
+  end
   resched(d, now)
-  return #queued + #delayed
+  return done
 end
 
 local function visit(member, limit, now)

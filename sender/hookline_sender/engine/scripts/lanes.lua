@@ -7,11 +7,14 @@ local function lane_state(lane)
   local v = call('HMGET', key('D:' .. lane), 'b', 'd', 'o', 'f', 'c', 'm', 'r', 'p', 'g')
   if not v[1] then return nil end
   d = { lane = lane, binding = v[1], destination = v[2], open = tonumber(v[3]), flight = tonumber(v[4]),
-        cap = tonumber(v[5]), ordered = v[6] == '1', config = v[7] or '0', paused = v[8] == '1', gone = v[9] == '1' }
+        cap = tonumber(v[5]), mode = v[6], ordered = v[6] == '1', config = v[7] or '0', paused = v[8] == '1', gone = v[9] == '1' }
   d.was_open, d.was_flight = d.open, d.flight
   lanes[lane] = d
   return d
 end
+
+-- Whether a dead letter at the head of a lane's one order holds the rest.
+local function bars(d, r) return d.ordered and has(r.flags, F_ORDERED) and has(r.flags, F_HOLDS) end
 
 -- When a lane's next task may be claimed: milliseconds, or nil if nothing is queued.
 local function next_due(d, now)
@@ -21,7 +24,7 @@ local function next_due(d, now)
     local raw = call('HGET', key('S:' .. head), d.lane)
     if not raw then return now end
     local r = unpack_record(raw)
-    if r.state > RUNNING then return now end
+    if r.state > RUNNING then return not bars(d, r) and now or nil end
     return math.max(now, math.min(r.due, r.deadline))
   end
   if call('LLEN', key('q:' .. d.lane)) > 0 then return now end

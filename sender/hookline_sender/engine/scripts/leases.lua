@@ -7,3 +7,12 @@ local function find_lease(did)
   end
   return nil
 end
+
+-- The deliveries of a lane that run.
+local function running_in(lane)
+  local found = {}
+  for _, member in ipairs(call('ZRANGE', key('leases'), 0, -1)) do
+    if string.sub(member, 23, 38) == lane then found[#found + 1] = string.sub(member, 1, 38) end
+  end
+  return found
+end

@@ -1,6 +1,6 @@
 -- Tasks in one state, newest first, one bounded slice per call. Reads only.
 -- ARGV: state, lane or '', limit, scan, from, skip, since, until, code or -1, binding, destination, tenant.
--- `from` and `skip` say where the slice before ended: a score and how many of that score were seen, or a rank.
+-- `from` and `skip` say where the slice before ended: a score and how many of that score were seen, or a place; see below.
 local state, lane, limit, scan = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local from, skip, since, until_ms = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local code, binding, destination, tenant = tonumber(ARGV[9]), ARGV[10], ARGV[11], ARGV[12]
@@ -41,21 +41,41 @@ local function by_score(name, each)
   return more and { last, same } or {}
 end
 
--- What waits in a lane: first what waits for its time, then its queue from the tail on.
+-- How many wait behind a member of the lane, and in which queue.
+local function behind(pid)
+  local v = call('HMGET', key('S:' .. pid), 'h', lane)
+  if not (v[1] and v[2]) or not has(unpack_record(v[2]).flags, F_AGGREGATE) then return 0 end
+  local queue = key('a:' .. queue_name(lane, select(6, struct.unpack(HEAD, v[1]))))
+  return call('LLEN', queue) - 1, queue
+end
+
+-- What waits in a lane: first what waits for its time, then its queue from the tail on, then what runs, and before each of
+-- them what waits behind it. A place is a member, and how many of those behind it are still to be seen.
 local function by_place()
   local timed, queued = call('ZCARD', key('z:' .. lane)), call('LLEN', key('q:' .. lane))
-  local at = skip
-  while at < timed + queued and scanned < scan and #found < limit do
+  local running = call('HGET', key('D:' .. lane), 'm') == '2' and running_in(lane) or {}
+  local at, left, all = skip, tonumber(from), timed + queued + #running
+  while at < all and scanned < scan and #found < limit do
     local pid
     if at < timed then
       pid = call('ZREVRANGE', key('z:' .. lane), at, at)[1]
-    else
+    elseif at < timed + queued then
       pid = call('LINDEX', key('q:' .. lane), timed - at - 1)
+    else
+      pid = string.sub(running[at - timed - queued + 1], 1, 22)
     end
-    consider(pid .. lane, nil, nil)
-    at, scanned = at + 1, scanned + 1
+    local waiting, queue = behind(pid)
+    left = math.min(left or waiting, waiting)
+    if left > 0 then
+      consider(call('LINDEX', queue, left) .. lane, nil, nil)
+      left = left - 1
+    else
+      if at < timed + queued then consider(pid .. lane, nil, nil) end
+      at, left = at + 1, nil
+    end
+    scanned = scanned + 1
   end
-  return at < timed + queued and { '', at } or {}
+  return at < all and { left and tostring(left) or '', at } or {}
 end
 
 local next_place

@@ -4,8 +4,8 @@ local prefix = string.sub(KEYS[1], 1, -5)
 local ACCEPTED, WAITING, RUNNING, COMPLETED, FAILED, CANCELLED = 0, 1, 2, 3, 4, 5
 local WORDS = { [0] = 'accepted', 'waiting', 'running', 'completed', 'failed', 'cancelled' }
 local NO_TOKEN = string.rep('\0', 16)
--- Bits of a record's flags. STREAK counts leases that lapsed in a row (0 to 3).
-local F_ORDERED, F_CANCEL, F_QUEUED, F_STREAK, F_HISTORY = 1, 2, 4, 8, 32
+-- Bits of a record's flags. STREAK counts leases that lapsed in a row (0 to 3); for the last two see ordering.lua.
+local F_ORDERED, F_CANCEL, F_QUEUED, F_STREAK, F_HISTORY, F_AGGREGATE, F_HOLDS = 1, 2, 4, 8, 32, 64, 128
 -- A record is 43 bytes. Over 64 a value would turn its whole hash from a listpack into a hashtable.
 local RECORD = '>BBBI4BI2I4BI6I6c16'
 -- A publication's head: digest, created, tasks, revision, producer, aggregate, event index, nonce of the call.

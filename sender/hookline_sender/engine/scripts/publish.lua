@@ -1,8 +1,8 @@
 -- One publication becomes one task per target, or nothing at all. As two commands, a crash between them would leave
 -- an acknowledged event without tasks, or tasks without their body. Everything is checked before the first write.
 -- ARGV: pid, nonce, fingerprint, revision, digest, event index, envelope, trace, delay ms, aggregate, tenants n,
--- (tenant, revision it was matched with)…, then eight for each task: lane, binding, destination, ordered, deadline ms,
--- concurrency, config version (0 for a static destination), paused.
+-- (tenant, revision it was matched with)…, then eight for each task: lane, binding, destination, mode (1 in order of the
+-- lane, 2 of the aggregate, else 0), deadline ms, concurrency, config version (0 for a static destination), paused.
 -- Answers the receipts' lanes after the number of those skipped for want of room, and their lanes.
 local pid, nonce, fingerprint, revision, digest = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local delay, aggregate, first = tonumber(ARGV[9]), ARGV[10], 12 + 2 * tonumber(ARGV[11])
@@ -66,7 +66,7 @@ local fields = { 'h', struct.pack(HEAD, digest, now, tasks, bytes(revision), byt
 for _, i in ipairs(targets) do
   fields[#fields + 1] = ARGV[i]
   fields[#fields + 1] = pack_record({
-    state = delay > 0 and WAITING or ACCEPTED, flags = F_QUEUED + (ARGV[i + 3] == '1' and F_ORDERED or 0),
+    state = delay > 0 and WAITING or ACCEPTED, flags = F_QUEUED + order_flag(ARGV[i + 3], aggregate),
     attempts = 0, fence = created, code = 0, status = 0, duration = 0, releases = 0,
     due = now + delay, deadline = now + tonumber(ARGV[i + 4]), token = NO_TOKEN })
 end
@@ -89,6 +89,8 @@ local function lane_of(i)
   end
   if tonumber(state[4]) < version then
     call('HSET', key('D:' .. lane), 'o', state[1] + 1, 'c', cap, 'v', version)
+    -- A plan changes the order only of what has nothing unfinished.
+    if tonumber(state[1]) <= 0 then call('HSET', key('D:' .. lane), 'm', ARGV[i + 3]) end
     return tonumber(state[2]), cap
   end
   call('HINCRBY', key('D:' .. lane), 'o', 1)
@@ -97,14 +99,14 @@ end
 
 -- True when the lane newly has something to give: then an idle worker is woken.
 local function enqueue(i)
-  local lane, ordered, due = ARGV[i], ARGV[i + 3] == '1', now + delay
+  local lane, order, due = ARGV[i], order_flag(ARGV[i + 3], aggregate), now + delay
   local flight, cap = lane_of(i)
-  local heads = true
-  if ordered then
+  local heads = order ~= F_AGGREGATE or append(lane, aggregate, pid, now)
+  if order == F_ORDERED then
     heads = call('RPUSH', key('q:' .. lane), pid) == 1
-  elseif delay > 0 then
+  elseif heads and delay > 0 then
     call('ZADD', key('z:' .. lane), due, pid)
-  else
+  elseif heads then
     call('RPUSH', key('q:' .. lane), pid)
   end
   if flight >= cap or not heads or ARGV[i + 7] == '1' then return false end

@@ -1,12 +1,13 @@
 -- What outlived its retention is freed, a bounded share per turn: dead letters with their body, then receipts.
 -- One that cannot be read (somebody else wrote over it) must not stop the turn that meets it: it is left behind.
-local function expire_one(did)
+local function expire_one(did, now)
   local pid, lane = string.sub(did, 1, 22), string.sub(did, 23)
-  local head = call('HGET', key('S:' .. pid), 'h')
-  if head then
-    local _, created, tasks = struct.unpack(HEAD, head)
-    body_needed_less(pid, tasks, created)
+  local t, r = load_task(did)
+  if t and t.lane_state and has(r.flags, F_HOLDS) then
+    step_over(t, r, now)
+    store(t, r)
   end
+  if t then body_needed_less(pid, t.tasks, t.created) end
   call('ZREM', key('dead:' .. lane), pid)
   return lane
 end
@@ -15,7 +16,7 @@ local function expire_dead(limit, now, dead_retention)
   local old = call('ZRANGEBYSCORE', key('dead'), '-inf', now - dead_retention, 'LIMIT', 0, limit)
   local touched = {}
   for _, did in ipairs(old) do
-    local ok, lane = pcall(expire_one, did)
+    local ok, lane = pcall(expire_one, did, now)
     if ok then touched[lane] = true end
   end
   if #old > 0 then

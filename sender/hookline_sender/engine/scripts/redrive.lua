@@ -1,9 +1,9 @@
--- A dead letter becomes a task again, with the same id and bytes, at the tail of its lane. Said again with the same
+-- A dead letter becomes a task again, with the same id and bytes: where it holds its followers, else at the tail. Said again with the same
 -- request id it changes nothing and answers alike. ARGV: delivery id, request id, accept repeat.
 local did, request, accept_repeat = ARGV[1], ARGV[2], ARGV[3] == '1'
 local now = clock()
 local pid, lane = string.sub(did, 1, 22), string.sub(did, 23)
-local MAX_RECOVERIES = 32
+local MAX_RECOVERIES, MODES = 32, { unordered = '0', binding = '1', aggregate = '2' }
 
 -- The recovery history: one line per redrive with its request, its time and why the task had failed.
 local function recoveries()
@@ -19,9 +19,7 @@ end
 -- Why it cannot be redriven now, or nil.
 local function obstacle(t, r)
   if r.state == FAILED and r.code == CODES.indeterminate and not accept_repeat then return { 'indeterminate' } end
-  if r.state == WAITING and r.due <= now and not has(r.flags, F_ORDERED) then r.state = ACCEPTED end
-  if r.state < COMPLETED and find_lease(did) then r.state = RUNNING end
-  if r.state ~= FAILED then return { 'state', WORDS[r.state] } end
+  if r.state ~= FAILED then return { 'state', WORDS[view(did, now, find_lease(did)).record.state] } end
   if not call('ZSCORE', key('dead:' .. lane), pid) or call('EXISTS', key('P:' .. pid)) == 0 then return { 'expired' } end
   local d = assert(t.lane_state, 'the lane of a dead letter is gone')
   if d.gone then return { 'gone' } end
@@ -31,20 +29,50 @@ local function obstacle(t, r)
   return nil
 end
 
+-- It may have ended in its queue, and then its old place still stands.
+local function leave_old_place(t, r)
+  if not has(r.flags, F_QUEUED) then return end
+  local headed = call('LREM', key('q:' .. lane), 1, pid) + call('ZREM', key('z:' .. lane), pid) > 0
+  if not has(r.flags, F_AGGREGATE) then return end
+  local name = queue_name(lane, t.aggregate)
+  if headed then
+    advance(t.lane_state, t.aggregate, pid, now)
+  elseif call('LREM', key('a:' .. name), 1, pid) == 1 then
+    rewatch(name)
+  end
+end
+
+-- The order that the plan gives the lane by now: it may have changed while nothing was unfinished.
+local function adopt_order(d)
+  local ordering = string.match(call('HGET', KEYS[1], 'b:' .. d.binding), ':(%a+)$')
+  if d.open > 0 or MODES[ordering] == d.mode then return end
+  d.mode, d.ordered = MODES[ordering], MODES[ordering] == '1'
+  call('HSET', key('D:' .. lane), 'm', d.mode)
+end
+
+local function take_place(t, r)
+  local d = t.lane_state
+  adopt_order(d)
+  local order = order_flag(d.mode, t.aggregate)
+  if has(r.flags, F_HOLDS) and order > 0 and has(r.flags, order) then
+    -- An aggregate's head held its followers from z.
+    if call('ZREM', key('z:' .. lane), pid) == 1 then call('RPUSH', key('q:' .. lane), pid) end
+  else
+    leave_old_place(t, r)
+    r.flags = without(without(r.flags, F_ORDERED), F_AGGREGATE) + order
+    if order ~= F_AGGREGATE or append(lane, t.aggregate, pid, now) then call('RPUSH', key('q:' .. lane), pid) end
+  end
+  r.flags = with(without(r.flags, F_HOLDS), F_QUEUED)
+end
+
 local function queue_again(t, r, history)
   local d = t.lane_state
-  -- It may have ended in its queue, and then its old place still stands.
-  if has(r.flags, F_QUEUED) then
-    call('LREM', key('q:' .. lane), 1, pid)
-    call('ZREM', key('z:' .. lane), pid)
-  end
-  call('RPUSH', key('q:' .. lane), pid)
+  take_place(t, r)
   call('HSET', key('H:' .. did), 'r', history)
   call('ZREM', key('dead:' .. lane), pid)
   call('ZREM', key('dead'), did)
   r.state, r.attempts, r.code, r.status, r.duration, r.releases = ACCEPTED, 0, 0, 0, 0, 0
-  r.flags = with(with_streak(without(r.flags, F_CANCEL), 0), F_HISTORY)
-  r.flags, r.token, r.due = with(r.flags, F_QUEUED), NO_TOKEN, now
+  r.flags, r.token, r.due = with(with_streak(without(r.flags, F_CANCEL), 0), F_HISTORY), NO_TOKEN, now
   r.deadline = now + math.floor((policy_of(t.revision, d.binding).deadline or 86400) * 1000)
   store(t, r)
   call('ZADD', key('sweep'), 'LT', now + 60000, lane)

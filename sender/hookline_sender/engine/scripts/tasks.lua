@@ -54,18 +54,30 @@ local function store(t, r)
   call('HSET', key('S:' .. t.pid), t.lane_state.lane, pack_record(r))
 end
 
+-- What the policy says of a dead letter that others wait behind.
+local function holds(t, r)
+  local ordered = has(r.flags, F_ORDERED) or has(r.flags, F_AGGREGATE)
+  return ordered and not t.lane_state.gone and policy_of(t.revision, t.lane_state.binding).on_dead == 'block'
+end
+
 -- A task leaves the unfinished ones for good. As in requeue, the lane's keys come before the record: if one of them
--- cannot be written, the lease and the record still say that the task is running, and nothing is half done.
+-- cannot be written, the lease and the record still say that the task is running, and nothing is half done. `left`: it was
+-- taken out of q or z; one that neither left nor ran keeps its place there, and is passed over.
 local function finish(t, r, state, now)
   local d = t.lane_state
   if d.gone and not t.running then state, r.code = CANCELLED, CODES.destination_gone end
+  if state == FAILED and holds(t, r) then r.flags = with(r.flags, F_HOLDS) end
+  if t.running or t.left then
+    if state == FAILED then t.failed = now; call('ZCARD', key('dead:' .. d.lane)) end
+    give_way(t, r, now)
+  end
   if state == FAILED then
     call('ZADD', key('dead:' .. d.lane), now, t.pid)
     call('ZADD', key('dead'), now, t.did)
   else
     body_needed_less(t.pid, t.tasks, t.created)
   end
-  r.state, r.flags = state, t.running and without(r.flags, F_QUEUED) or r.flags
+  r.state = state
   store(t, r)
   if t.running then d.flight = d.flight - 1 end
   d.open = d.open - 1
@@ -115,8 +127,8 @@ local function load_task(did)
   local pid, lane = string.sub(did, 1, 22), string.sub(did, 23)
   local v = call('HMGET', key('S:' .. pid), 'h', lane)
   if not (v[1] and v[2]) then return nil end
-  local _, created, tasks, revision = struct.unpack(HEAD, v[1])
-  return { pid = pid, did = did, created = created, tasks = tasks, revision = revision,
+  local _, created, tasks, revision, _, aggregate = struct.unpack(HEAD, v[1])
+  return { pid = pid, did = did, created = created, tasks = tasks, revision = revision, aggregate = aggregate,
            lane_state = lane_state(lane) }, unpack_record(v[2])
 end
 

@@ -11,21 +11,38 @@ local function names_of(pid)
   return texts[1] or '', texts[2] or '', texts[3] or ''
 end
 
+-- The delivery that an ordered task waits for; the lane, when that is its running one; nil when none is before it.
+local function blocker(pid, lane, r, aggregate, flight)
+  if r.state > RUNNING then return nil end
+  local queue = has(r.flags, F_AGGREGATE) and 'a:' .. queue_name(lane, aggregate) or has(r.flags, F_ORDERED) and 'q:' .. lane
+  if not queue then return nil end
+  if has(r.flags, F_ORDERED) and flight > 0 then return lane end
+  for i = 0, MOST_PASSED - 1 do
+    local before = call('LINDEX', key(queue), i)
+    if not before or before == pid then return nil end
+    local raw = call('HGET', key('S:' .. before), lane)
+    local b = raw and unpack_record(raw)
+    if b and (b.state <= RUNNING or has(b.flags, F_HOLDS)) then return before .. lane end
+  end
+  return nil
+end
+
 -- The task with what an operator is told of it, or nil. `lease` is its member of `leases`, if it has one.
 local function view(did, now, lease)
   local pid, lane = string.sub(did, 1, 22), string.sub(did, 23)
   local v = call('HMGET', key('S:' .. pid), 'h', 't', lane)
   if not (v[1] and v[3]) then return nil end
-  local _, created, _, revision, _, _, event = struct.unpack(HEAD, v[1])
+  local _, created, _, revision, _, aggregate, event = struct.unpack(HEAD, v[1])
   local r = unpack_record(v[3])
-  local d = call('HMGET', key('D:' .. lane), 'b', 'd', 'p', 'g')
-  if r.state == WAITING and r.due <= now and not has(r.flags, F_ORDERED) then r.state = ACCEPTED end
-  if r.state == ACCEPTED and d[3] == '1' then r.state = WAITING end
+  local d = call('HMGET', key('D:' .. lane), 'b', 'd', 'p', 'g', 'f')
+  local before = not lease and blocker(pid, lane, r, aggregate, tonumber(d[5]) or 0) or nil
+  if r.state == WAITING and r.due <= now then r.state = ACCEPTED end
+  if r.state == ACCEPTED and (d[3] == '1' or before) then r.state = WAITING end
   if r.state < COMPLETED and d[4] == '1' and not lease then r.state, r.code = CANCELLED, CODES.destination_gone end
   if r.state < COMPLETED and lease then
     r.state, r.attempts, r.fence = RUNNING, r.attempts + 1, r.fence + 1
   end
   return { did = did, pid = pid, record = r, created = created, revision = hex(revision), trace = v[2] or '',
            event = call('HGET', key('plan:' .. hex(revision)), 'e:' .. event) or '',
-           binding = d[1] or '', destination = d[2] or '' }
+           binding = d[1] or '', destination = d[2] or '', before = before, aggregate = aggregate }
 end

@@ -1,0 +1,113 @@
+"""One delivery's transaction in SQLAlchemy, and what its errors mean."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
+
+from hookline_receiver.errors import InvalidReceiver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from hookline_receiver.ledger.inbox import Inbox
+    from hookline_receiver.ledger.protocol import Busy, Conflict, Done, Entry
+
+R = TypeVar("R")
+log = logging.getLogger("hookline.receiver")
+
+# PostgreSQL's classes and codes: connections, rollbacks like a serialisation failure or a deadlock, resources, a server
+# that stops or starts; an idle transaction that was ended, a lock or a statement that took too long.
+_PASSING_CLASSES: Final = ("08", "40", "53", "57P")
+_PASSING_STATES: Final = {"25P03", "55P03", "57014"}
+_PASSING_SQLITE: Final = {5, 6, 10, 13, 14}  # busy, locked, I/O, full, cannot open
+
+
+class ReceiverSession(Session):
+    """A session that its user does not commit."""
+
+    def commit(self) -> None:
+        """Raise InvalidReceiver: a commit of one's own would leave the rest of the handler out."""
+        message = (
+            "the receiver commits delivery.session when the handler has returned: use flush() to have the database's "
+            "answer, or a session of your own with `async with inbox.once(session, delivery) as first`"
+        )
+        raise InvalidReceiver(message)
+
+    def commit_for_the_receiver(self) -> None:
+        """Commit."""
+        super().commit()
+
+
+class SqlUnit:
+    """The row and the handler's session. Plain functions; `session` is the AsyncSession or the Session itself."""
+
+    def __init__(self, inbox: Inbox, session: AsyncSession | ReceiverSession, entry: Entry, deadline: float) -> None:
+        self.session = session
+        self._inbox, self._entry, self._deadline = inbox, entry, deadline
+
+    def connect(self) -> None:
+        """Get a connection from the pool."""
+        self._plain.connection()
+
+    def begin(self) -> Done | Conflict | Busy | None:
+        """Insert the row; None when it is new."""
+        return self._inbox.begin(self._plain.connection(), self._entry, self._deadline)
+
+    def commit(self, status: int) -> None:
+        """Record the status and commit."""
+        self._inbox.record(self._plain.connection(), self._entry, status)
+        self._plain.commit_for_the_receiver()
+        self._plain.close()
+
+    def rollback(self) -> None:
+        """Roll back, or drop a connection that cannot."""
+        try:
+            self._plain.close()
+        except Exception as error:  # noqa: BLE001 - whatever a broken connection raises: the server rolls back without it
+            log.warning("a rollback failed, its connection is dropped: %s", type(error).__name__)
+            self._plain.invalidate()
+
+    @property
+    def _plain(self) -> ReceiverSession:
+        session = self.session
+        plain = session.sync_session if isinstance(session, AsyncSession) else session
+        if not isinstance(plain, ReceiverSession):
+            raise TypeError(plain)
+        return plain
+
+
+class OnLoop:
+    """Where an async engine's transaction runs."""
+
+    threads: Executor | None = None
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def run(self, step: Callable[[], R]) -> R:
+        """What the step returns."""
+        return await self._session.run_sync(lambda _: step())
+
+    def leave(self) -> None:
+        """Nothing to give back."""
+
+
+def passes(error: BaseException) -> bool:
+    """Whether the error is the database's and may be gone at the next attempt."""
+    if isinstance(error, PoolTimeout):
+        return True
+    origin = error.orig if isinstance(error, DBAPIError) else error
+    state, code = getattr(origin, "sqlstate", None), getattr(origin, "sqlite_errorcode", None)
+    if isinstance(state, str):
+        return state.startswith(_PASSING_CLASSES) or state in _PASSING_STATES
+    if isinstance(code, int):
+        return code & 0xFF in _PASSING_SQLITE
+    # A connection that was lost or never made has no state.
+    return isinstance(error, OperationalError) or (isinstance(error, DBAPIError) and error.connection_invalidated)

@@ -1,0 +1,122 @@
+"""SqlLedger on every driver: the inbox row and what the handler writes are one commit, or neither is there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from starlette.responses import RedirectResponse, Response
+
+from hookline_receiver import Reject, RetryLater
+from tests.support_receiver import Reply, call, signed
+from tests.support_sql import DRIVERS, POSTGRES, Hold, shop_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support_sql import Shop
+
+REQUEST = signed(delivery_id="dlv_1", event_id="evt_1")
+
+
+@pytest.fixture(params=DRIVERS)
+def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
+    with shop_of(request.param, request) as opened:
+        yield opened
+
+
+@pytest.fixture(params=POSTGRES)
+def postgres_shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
+    with shop_of(request.param, request) as opened:
+        yield opened
+
+
+def replayed(reply: Reply) -> bool:
+    return reply.headers.get(b"x-axiom-replayed") == b"true"
+
+
+def test_a_repeat_is_answered_from_the_inbox_and_has_no_effect(shop: Shop) -> None:
+    first, again = shop.deliver(shop.receiver(), REQUEST, REQUEST)
+    assert (first.status, replayed(first), again.status, replayed(again)) == (204, False, 204, True)
+    assert (shop.effects(), shop.rows()) == (["o_1"], [204])
+
+
+def test_32_copies_at_once_have_one_effect(shop: Shop) -> None:  # cases: E17
+    async def go() -> list[Reply]:
+        async with app.lifespan():
+            return await asyncio.gather(*(call(app, *REQUEST) for _ in range(32)))
+
+    app = shop.receiver()
+    replies = shop.run(go())
+    assert {reply.status for reply in replies} == {204}
+    assert sum(map(replayed, replies)) == 31
+    assert (shop.effects(), shop.rows()) == (["o_1"], [204])
+
+
+def test_32_copies_at_two_receivers_have_one_effect(shop: Shop) -> None:  # cases: E17
+    async def go() -> list[Reply]:
+        async with apps[0].lifespan(), apps[1].lifespan():
+            return await asyncio.gather(*(call(apps[n % 2], *REQUEST) for n in range(32)))
+
+    apps = [shop.receiver(), shop.receiver()]  # as two processes: they share the database only
+    replies = shop.run(go())
+    assert {reply.status for reply in replies} <= {204, 503}
+    assert (shop.effects(), shop.rows()) == (["o_1"], [204])
+
+
+@pytest.mark.parametrize(
+    ("step", "status"),
+    [
+        (ValueError("x"), 500),
+        (Reject(), 422),
+        (RetryLater(2.5), 503),
+        (Response("no", 404), 404),
+        (Response("no", 503), 503),
+        (RedirectResponse("/elsewhere"), 500),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_what_is_not_handled_leaves_no_trace_and_the_retry_runs_it(  # cases: E18
+    shop: Shop, step: Any, status: int
+) -> None:
+    first, retry, again = shop.deliver(shop.receiver([step]), REQUEST, REQUEST, REQUEST)
+    assert (first.status, retry.status, replayed(retry), replayed(again)) == (status, 204, False, True)
+    assert shop.effects() == ["o_1"]
+
+
+def test_a_final_rejection_is_recorded_without_the_effect(shop: Shop) -> None:
+    first, again = shop.deliver(shop.receiver([Reject(final=True)]), REQUEST, REQUEST)
+    assert (first.status, again.status, replayed(again)) == (422, 422, True)
+    assert (shop.effects(), shop.rows()) == ([], [422])
+
+
+def test_a_handler_past_its_deadline_is_rolled_back(shop: Shop) -> None:
+    async def go() -> list[Reply]:
+        async with app.lifespan():
+            late = await call(app, *REQUEST)
+            hold.go_on.set()
+            return [late, await call(app, *REQUEST)]
+
+    hold = Hold()
+    app = shop.receiver([hold], handler_deadline=0.1)
+    late, retry = shop.run(go())
+    assert (late.status, late.headers[b"retry-after"], retry.status, replayed(retry)) == (503, b"1", 204, False)
+    assert shop.effects() == ["o_1"]
+
+
+def test_another_process_that_has_the_delivery_is_busy_at_once(postgres_shop: Shop) -> None:
+    async def go() -> Reply:
+        async with one.lifespan(), other.lifespan():
+            running = asyncio.create_task(call(one, *REQUEST))
+            await hold.reached()
+            copy = await call(other, *REQUEST)
+            hold.go_on.set()
+            assert (await running).status == 204
+            return copy
+
+    hold = Hold()
+    one, other = postgres_shop.receiver([hold]), postgres_shop.receiver(busy_wait=60.0)
+    copy = postgres_shop.run(go())
+    assert (copy.status, copy.headers[b"retry-after"]) == (503, b"1")
+    assert postgres_shop.effects() == ["o_1"]
