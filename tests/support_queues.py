@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hookline_receiver import MemoryQueue, Processor, Receiver
+from sqlalchemy import MetaData
+
+from hookline_receiver import MemoryQueue, Processor, Receiver, SqlQueue, queue_table
 from tests.support_receiver import KEY, NOW_MS, Order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hookline_receiver.queues.protocol import Queue
+    from tests.support_sql import Shop
+
+METADATA = MetaData()
+QUEUE = queue_table(METADATA)
 
 
 class Clock:
@@ -34,3 +40,9 @@ def accepting(handler: Callable[..., Any], *, queue: Queue | None = None, **opti
 def processor_of(app: Receiver, **options: Any) -> Processor:
     """A processor that looks often and retries at once."""
     return Processor(app, **{"poll": 0.01, "backoff": 0.001, "rand": lambda: 0.0, **options})
+
+
+def queue_of(shop: Shop, **options: Any) -> SqlQueue:
+    """A queue on the shop's engine, with its table there."""
+    METADATA.create_all(shop.observer)
+    return SqlQueue(shop.engine, **options)

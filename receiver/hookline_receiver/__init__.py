@@ -1,7 +1,7 @@
 """Receive hookline deliveries: verify, deduplicate, and only then handle.
 
-`verify` and what it needs work with the base installation. `Receiver`, `WebhookMiddleware` and `RedisLedger` need the
-extra `receiver`, `SqlLedger` and `inbox_table` the extra `sql` too.
+`verify` and what it needs work with the base installation. `Receiver`, `WebhookMiddleware`, `Processor` and what is in
+Redis need the extra `receiver`; `SqlLedger`, `SqlQueue` and their tables the extra `sql` too.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from hookline_receiver.middleware import WebhookMiddleware
     from hookline_receiver.processor import Processor
     from hookline_receiver.queues.redis import RedisQueue
+    from hookline_receiver.queues.sql import SqlQueue
+    from hookline_receiver.queues.statements import queue_table
     from hookline_receiver.receiver import Receiver
 
 __all__ = [
@@ -59,9 +61,11 @@ __all__ = [
     "RetryLater",
     "SigningKey",
     "SqlLedger",
+    "SqlQueue",
     "WeakDurability",
     "WebhookMiddleware",
     "inbox_table",
+    "queue_table",
     "verify",
 ]
 
@@ -71,8 +75,10 @@ _WITH_EXTRA = {
     "RedisLedger": "hookline_receiver.ledger.redis",
     "RedisQueue": "hookline_receiver.queues.redis",
     "SqlLedger": "hookline_receiver.ledger.sql",
+    "SqlQueue": "hookline_receiver.queues.sql",
     "WebhookMiddleware": "hookline_receiver.middleware",
     "inbox_table": "hookline_receiver.ledger.inbox",
+    "queue_table": "hookline_receiver.queues.statements",
 }
 _EXTRA_OF = {"anyio": "receiver", "redis": "receiver", "starlette": "receiver", "sqlalchemy": "sql"}
 

@@ -51,7 +51,8 @@ def check_ledger(ledger: object, mode: str) -> None:
 
 def check_handler(ledger: AnyLedger | Queue, handler: Callable[..., Any]) -> None:
     """Raise InvalidReceiver for a handler that cannot use the ledger's transactions."""
-    if isinstance(ledger, TransactionalLedger) and is_async(handler) is ledger.threaded:
-        place, kind = ("a thread", "def") if ledger.threaded else ("the event loop", "async def")
+    threaded = ledger.threaded if isinstance(ledger, TransactionalLedger | Queue) else None
+    if threaded is not None and is_async(handler) is threaded:
+        place, kind = ("a thread", "def") if threaded else ("the event loop", "async def")
         message = f"{handler!r} must be declared with {kind}: {ledger!r} runs its transactions in {place}"
         raise InvalidReceiver(message)

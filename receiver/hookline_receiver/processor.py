@@ -15,7 +15,7 @@ from random import random
 from typing import TYPE_CHECKING, Final
 
 from hookline_receiver.answers import Answer
-from hookline_receiver.attempting import Retries, TakenLedger, ending
+from hookline_receiver.attempting import Retries, ending
 from hookline_receiver.errors import InvalidReceiver, LedgerUnavailable
 from hookline_receiver.flows import handling_of
 from hookline_receiver.handling import Terms
@@ -110,7 +110,7 @@ class Processor:
         Raises LedgerUnavailable, WeakDurability.
         """
         async with self._queue.opened():
-            taken = await self._take(self._concurrency)
+            taken = await self._take(self._slots)
             await self._ended({asyncio.create_task(self._attempt(one)) for one in taken})
             return len(taken)
 
@@ -150,11 +150,15 @@ class Processor:
             raise InvalidReceiver(message)
         return ledger
 
+    @property
+    def _slots(self) -> int:
+        return min(self._concurrency, self._queue.connections or self._concurrency)
+
     async def _serve(self) -> None:
         running: set[asyncio.Task[None]] = set()
         try:
             while True:
-                if free := self._concurrency - len(running):
+                if free := self._slots - len(running):
                     taken = await self._taken_at_last(free)
                     running |= {asyncio.create_task(self._attempt(one)) for one in taken}
                     if len(taken) < free:
@@ -205,7 +209,7 @@ class Processor:
         await self._run(taken, start)
 
     async def _run(self, taken: Taken, start: Start) -> None:
-        ledger = TakenLedger(self._queue, self._receiver.name, taken)
+        ledger = self._queue.attempt(self._receiver.name, taken)
         flow = handling_of(ledger, self._terms, self._counters)
         try:
             answer = await flow.answer(Entry(taken.key, b""), taken.delivery, start)

@@ -16,7 +16,9 @@ from hookline_receiver.queues.memory import MemoryQueue
 from hookline_receiver.queues.protocol import Again, Dead, Depth, Finished, Known, Queued, Taken
 from hookline_receiver.queues.redis import RedisQueue
 from tests.support import run
+from tests.support_queues import queue_of
 from tests.support_receiver import leg_server, until
+from tests.support_sql import SQLITE, shop_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -31,32 +33,42 @@ LONG, SHORT = 60.0, 0.05
 NOW = (0, b"")
 
 
-@pytest.fixture(scope="module", params=["memory", "redis", "valkey"])
-def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer | None]:
-    """A server of each supported kind, and None for the queue that needs none."""
-    if request.param == "memory":
-        yield None
+@pytest.fixture(
+    scope="module", params=["memory", "redis", "valkey", *SQLITE, "postgresql+asyncpg", "postgresql+psycopg"]
+)
+def store(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer | str]:
+    """A server of each supported kind, and the name of a store that needs none of its own."""
+    if request.param not in {"redis", "valkey"}:
+        yield request.param
         return
     with leg_server(request.param) as running:
         yield running
 
 
 @pytest.fixture
-def queues(server: EmbeddedServer | None, namespace: str) -> Open:
+def queues(store: EmbeddedServer | str, namespace: str, request: pytest.FixtureRequest) -> Iterator[Open]:
     """Opens an empty queue; options are those of its constructor."""
+    with contextlib.ExitStack() as stack:
+        database = (
+            None if store == "memory" or not isinstance(store, str) else stack.enter_context(shop_of(store, request))
+        )
 
-    def make(**options: Any) -> Queue:
-        if server is None:
-            return MemoryQueue(allow_volatile=True, **options)
-        return RedisQueue(server.url, namespace=namespace, **options)
+        @contextlib.asynccontextmanager
+        async def opened(**options: Any) -> AsyncIterator[Queue]:
+            if database is not None:
+                queue: Queue = queue_of(database, **{"prune_interval": 0.05, **options})
+            elif isinstance(store, str):
+                queue = MemoryQueue(allow_volatile=True, **options)
+            else:
+                queue = RedisQueue(store.url, namespace=namespace, **options)
+            try:
+                async with queue.opened():
+                    yield queue
+            finally:
+                if database is not None:
+                    await database._disposed()
 
-    @contextlib.asynccontextmanager
-    async def opened(**options: Any) -> AsyncIterator[Queue]:
-        queue = make(**options)
-        async with queue.opened():
-            yield queue
-
-    return opened
+        yield opened
 
 
 def delivery(identity: str = "dlv_1", body: bytes = b"{}") -> Delivery:
@@ -186,7 +198,8 @@ def test_receivers_that_share_a_queue_have_rows_of_their_own(queues: Open) -> No
         async with queues() as queue:
             one = delivery()
             await put(queue, one)
-            assert await queue.put("{other} é", entry(one), one) == Queued()
+            other = Entry.of("{other} é", one.id, body=one.body)
+            assert await queue.put("{other} é", other, one) == Queued()
             assert len(await queue.take("{other} é", bytes(16), LONG, 10)) == 1
             assert (await queue.depth(NAME)).open == 1
 

@@ -62,11 +62,7 @@ class Inbox:
 
     def begin(self, connection: Connection, entry: Entry, deadline: float) -> Done | Conflict | Busy | None:
         """Insert the row first in a transaction whose handler is stopped after `deadline` seconds; None when new."""
-        if connection.dialect.name == "sqlite":
-            _lock_sqlite(connection)
-            return self._insert(connection, entry)
-        limits = {"lock_timeout": LOCK_TIMEOUT, "idle_in_transaction_session_timeout": deadline + IDLE_GRACE}
-        connection.execute(select(*(func.set_config(name, f"{s * 1000:.0f}", True) for name, s in limits.items())))  # noqa: FBT003 - SQL's own
+        begin_writing(connection, deadline)
         return self.enter(connection, entry)
 
     def enter(self, connection: Connection, entry: Entry) -> Done | Conflict | Busy | None:
@@ -129,6 +125,15 @@ class Inbox:
         if connection.execute(new).one_or_none() is not None:
             return None
         return self.find(connection, entry) or Busy(BUSY_PAUSE)  # of a transaction that our snapshot does not show
+
+
+def begin_writing(connection: Connection, deadline: float) -> None:
+    """Begin a transaction that waits for nobody for long, and is idle for hardly more than `deadline` seconds."""
+    if connection.dialect.name == "sqlite":
+        _lock_sqlite(connection)
+        return
+    limits = {"lock_timeout": LOCK_TIMEOUT, "idle_in_transaction_session_timeout": deadline + IDLE_GRACE}
+    connection.execute(select(*(func.set_config(name, f"{s * 1000:.0f}", True) for name, s in limits.items())))  # noqa: FBT003 - SQL's own
 
 
 def _lock_sqlite(connection: Connection) -> None:

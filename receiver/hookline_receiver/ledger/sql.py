@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Final, overload
 
-from sqlalchemy import Engine, MetaData
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.pool import SingletonThreadPool
+from sqlalchemy import MetaData
+from sqlalchemy.ext.asyncio import AsyncSession
 
-from hookline_receiver.errors import InvalidReceiver, LedgerUnavailable
-from hookline_receiver.ledger.driven import Driven, Lanes, Share
-from hookline_receiver.ledger.inbox import DIALECTS, Inbox, inbox_table
+from hookline_receiver.ledger.database import CONNECTIONS, PRUNE_BATCH, Database
+from hookline_receiver.ledger.inbox import Inbox, inbox_table
 from hookline_receiver.ledger.once import entered_async, entered_sync
 from hookline_receiver.ledger.protocol import RETENTION, Entry
-from hookline_receiver.ledger.sql_unit import OnLoop, ReceiverSession, SqlUnit, passes
-from hookline_receiver.limits import check_seconds, check_whole
+from hookline_receiver.ledger.sql_unit import passes
+from hookline_receiver.limits import check_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
-    from sqlalchemy import Connection, Table
+    from sqlalchemy import Connection, Engine, Table
+    from sqlalchemy.ext.asyncio import AsyncEngine
     from sqlalchemy.orm import Session
 
     from hookline_receiver.delivery import Delivery
+    from hookline_receiver.ledger.driven import Driven
     from hookline_receiver.ledger.protocol import Conflict, Done
 
-R = TypeVar("R")
-log = logging.getLogger("hookline.receiver")
-
-CONNECTIONS: Final = 5
-PATIENCE: Final = 5.0  # seconds for a short transaction of the ledger's own
-PRUNE_BATCH: Final = 1_000  # rows per transaction: some milliseconds, during which nobody waits for them
 PRUNE_INTERVAL: Final = 3_600.0
 
 
@@ -61,64 +52,34 @@ class SqlLedger:
         connections: int = CONNECTIONS,
         prune_interval: float | None = PRUNE_INTERVAL,
     ) -> None:
-        _check_engine(engine)
-        check_whole("connections", connections)
         check_seconds(1, retention=retention)
         if prune_interval is not None:
             check_seconds(prune_interval=prune_interval)
-        self._engine, self._inbox = engine, Inbox(inbox_table(MetaData()) if table is None else table)
+        self._inbox = Inbox(inbox_table(MetaData()) if table is None else table)
+        self._database = Database(engine, self._inbox.table, connections, "SqlLedger")
         self._retention, self._prune_interval = retention, prune_interval
-        self._share = Share(1 if engine.dialect.name == "sqlite" else connections)
-        self._lanes = Lanes()
-        self._openings = 0
 
     def __repr__(self) -> str:
-        return f"SqlLedger({self._engine.dialect.name}+{self._engine.dialect.driver}, {self._inbox.table.fullname!r})"
+        return repr(self._database)
 
     @property
     def threaded(self) -> bool:
         """Whether handlers have to be plain functions."""
-        return isinstance(self._engine, Engine)
+        return self._database.threaded
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
         """Check the table, and prune it meanwhile. Raises LedgerUnavailable; InvalidReceiver for a useless engine."""
-        try:
-            await self._run(self._inbox.check)
-        except (SQLAlchemyError, OSError) as error:
-            message = (
-                f"the table {self._inbox.table.fullname!r} cannot be read ({type(error).__name__}): is the database "
-                "up, and was the table made, with inbox_table(metadata) and create_all or by a migration?"
-            )
-            raise LedgerUnavailable(message) from error
-        stop = asyncio.Event()
-        pruning = asyncio.create_task(self._prune_until(stop))
-        self._openings += 1
-        try:
+        async with self._database.opened(self._inbox.check, self._prune_batch, self._prune_interval):
             yield
-        finally:
-            stop.set()
-            await pruning
-            self._openings -= 1
-            if not self._openings:
-                self._lanes.close()
 
     async def find(self, entry: Entry) -> Done | Conflict | None:
         """How the delivery ended; None while it has not."""
-        try:
-            return await self._run(partial(self._inbox.find, entry=entry))
-        except (SQLAlchemyError, OSError) as error:
-            message = f"the ledger's database cannot be asked ({type(error).__name__})"
-            raise LedgerUnavailable(message) from error
+        return await self._database.run(partial(self._inbox.find, entry=entry))
 
     def transaction(self, entry: Entry, deadline: float) -> Driven:
         """A new transaction for the delivery, whose handler is stopped after `deadline` seconds."""
-        if isinstance(self._engine, Engine):
-            session = ReceiverSession(self._engine, expire_on_commit=False)
-            return Driven(SqlUnit(self._inbox, session, entry, deadline), self._lanes.take, self._share)
-        given = AsyncSession(self._engine, expire_on_commit=False, sync_session_class=ReceiverSession)
-        unit = SqlUnit(self._inbox, given, entry, deadline)
-        return Driven(unit, partial(OnLoop, given), self._share)
+        return self._database.transaction(self._inbox, entry, deadline)
 
     def passes(self, error: BaseException) -> bool:
         """Whether the error is the database's and may be gone at the next attempt."""
@@ -126,10 +87,7 @@ class SqlLedger:
 
     async def prune(self) -> int:
         """Delete the rows past the retention, and say how many. Beside deliveries and other prunings, at any time."""
-        total = 0
-        while deleted := await self._prune_batch():
-            total += deleted
-        return total
+        return await self._database.prune(self._prune_batch)
 
     @overload
     def once(
@@ -153,50 +111,5 @@ class SqlLedger:
             return entered_async(self._inbox, session, entry)
         return entered_sync(self._inbox, session, entry)
 
-    async def _prune_until(self, stop: asyncio.Event) -> None:
-        while not stop.is_set() and self._prune_interval is not None:
-            try:
-                more = await self._prune_batch() == PRUNE_BATCH
-            except (SQLAlchemyError, OSError) as error:
-                log.warning("the inbox could not be pruned: %s", type(error).__name__)
-                more = False
-            if not more:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._prune_interval):
-                        await stop.wait()
-
-    async def _prune_batch(self) -> int:
-        return await self._run(partial(self._inbox.prune, retention=self._retention, batch=PRUNE_BATCH))
-
-    async def _run(self, statements: Callable[[Connection], R]) -> R:
-        """Run them in a short transaction of their own."""
-        async with asyncio.timeout(PATIENCE):  # a TimeoutError is an OSError
-            if isinstance(self._engine, AsyncEngine):
-                async with self._engine.begin() as connection:
-                    return await connection.run_sync(statements)
-            lane = self._lanes.take()
-            try:
-                return await lane.run(partial(_in_transaction, self._engine, statements))
-            finally:
-                lane.leave()
-
-
-def _in_transaction(engine: Engine, statements: Callable[[Connection], R]) -> R:
-    with engine.begin() as connection:
-        return statements(connection)
-
-
-def _check_engine(engine: object) -> None:
-    if not isinstance(engine, AsyncEngine | Engine):
-        message = (
-            "a SqlLedger needs a SQLAlchemy engine: create_async_engine(url), or create_engine(url) for def handlers"
-        )
-    elif engine.dialect.name not in DIALECTS:
-        message = f"a SqlLedger works with {' and '.join(DIALECTS)}, not with {engine.dialect.name}"
-    elif isinstance(engine.pool, SingletonThreadPool):
-        message = (
-            "this SQLite database is another one in each thread: use a file, or create_engine(…, poolclass=StaticPool)"
-        )
-    else:
-        return
-    raise InvalidReceiver(message)
+    def _prune_batch(self, connection: Connection) -> int:
+        return self._inbox.prune(connection, self._retention, PRUNE_BATCH)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
-    from hookline_receiver.ledger.inbox import Inbox
+    from sqlalchemy import Connection
+
     from hookline_receiver.ledger.protocol import Busy, Conflict, Done, Entry
 
 R = TypeVar("R")
@@ -45,12 +46,24 @@ class ReceiverSession(Session):
         super().commit()
 
 
+class Rows(Protocol):
+    """The statements with which a delivery's transaction begins and ends."""
+
+    def begin(self, connection: Connection, entry: Entry, deadline: float) -> Done | Conflict | Busy | None:
+        """Make the delivery ours to handle for `deadline` seconds; None when it is."""
+        ...
+
+    def record(self, connection: Connection, entry: Entry, status: int) -> None:
+        """Record that it was handled."""
+        ...
+
+
 class SqlUnit:
     """The row and the handler's session. Plain functions; `session` is the AsyncSession or the Session itself."""
 
-    def __init__(self, inbox: Inbox, session: AsyncSession | ReceiverSession, entry: Entry, deadline: float) -> None:
+    def __init__(self, rows: Rows, session: AsyncSession | ReceiverSession, entry: Entry, deadline: float) -> None:
         self.session = session
-        self._inbox, self._entry, self._deadline = inbox, entry, deadline
+        self._rows, self._entry, self._deadline = rows, entry, deadline
 
     def connect(self) -> None:
         """Get a connection from the pool."""
@@ -58,11 +71,11 @@ class SqlUnit:
 
     def begin(self) -> Done | Conflict | Busy | None:
         """Insert the row; None when it is new."""
-        return self._inbox.begin(self._plain.connection(), self._entry, self._deadline)
+        return self._rows.begin(self._plain.connection(), self._entry, self._deadline)
 
     def commit(self, status: int) -> None:
         """Record the status and commit."""
-        self._inbox.record(self._plain.connection(), self._entry, status)
+        self._rows.record(self._plain.connection(), self._entry, status)
         self._plain.commit_for_the_receiver()
         self._plain.close()
 

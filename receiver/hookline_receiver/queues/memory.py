@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hookline_receiver.errors import InvalidReceiver
 from hookline_receiver.ledger.protocol import MAX_ROWS, RETENTION, Conflict, Full
 from hookline_receiver.limits import check_seconds, check_whole
+from hookline_receiver.queues.attempt import TakenLedger
 from hookline_receiver.queues.protocol import (
     DEAD_RETENTION,
     SPREAD,
@@ -55,6 +56,9 @@ class MemoryQueue:
     `retention` and `dead_retention` in seconds; `clock` gives seconds since 1970. Raises InvalidReceiver unless
     `allow_volatile=True`.
     """
+
+    threaded: bool | None = None
+    connections: int | None = None
 
     def __init__(
         self,
@@ -153,6 +157,10 @@ class MemoryQueue:
                 return {"state": "queued", "due": now + after, "reason": reason}
             case Dead(reason):
                 return {"state": "dead", "due": now + self._dead_retention, "reason": reason}
+
+    def attempt(self, name: str, taken: Taken) -> TakenLedger:
+        """The ledger that the delivery's handler runs with."""
+        return TakenLedger(self, name, taken)
 
     async def look(self, name: str, key: bytes) -> Record | None:
         """The delivery as it stands."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol, runtime_checkable
 
 from hookline_receiver.delivery import Delivery
+from hookline_receiver.ledger.protocol import Ledger, TransactionalLedger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,8 +114,15 @@ class Depth:
 class Queue(Protocol):
     """A store of accepted deliveries, each belonging to the receiver of that `name`.
 
-    Every method but `opened` raises LedgerUnavailable when the store cannot be asked.
+    Every method that asks it, but `opened`, raises LedgerUnavailable when it cannot be asked. `threaded`: whether
+    handlers have to be plain functions, None = they may. `connections`: how many may run at a time, None = any number.
     """
+
+    @property
+    def threaded(self) -> bool | None: ...  # noqa: D102 - see above
+
+    @property
+    def connections(self) -> int | None: ...  # noqa: D102 - see above
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Connect and check the store, and let go of it at the end. May be entered several times at once.
@@ -146,6 +154,10 @@ class Queue(Protocol):
         """Record how the attempt ended; False when the fence is lost, then nothing is written."""
         ...
 
+    def attempt(self, name: str, taken: Taken) -> LeasedAttempt | TransactionalAttempt:
+        """The ledger that the delivery's handler runs with."""
+        ...
+
     async def look(self, name: str, key: bytes) -> Record | None:
         """The delivery as it stands."""
         ...
@@ -161,6 +173,23 @@ class Queue(Protocol):
     async def depth(self, name: str) -> Depth:
         """How much there is to do."""
         ...
+
+
+class Attempt(Protocol):
+    """What a ledger of one attempt also tells."""
+
+    over: bool
+    """Nothing runs for the delivery any more, and nobody else has it."""
+    finished: bool
+    """It is recorded as done."""
+
+
+class LeasedAttempt(Ledger, Attempt, Protocol):
+    """A ledger whose steps are those of the attempt's lease."""
+
+
+class TransactionalAttempt(TransactionalLedger, Attempt, Protocol):
+    """A ledger whose transactions end the attempt."""
 
 
 def pack(delivery: Delivery) -> bytes:

@@ -11,6 +11,7 @@ from hookline_receiver.ledger.link import Script, StoreFull
 from hookline_receiver.ledger.protocol import MAX_ROWS, RETENTION, Conflict, Full
 from hookline_receiver.ledger.store import PURGE, RedisStore
 from hookline_receiver.limits import check_seconds, check_whole
+from hookline_receiver.queues.attempt import TakenLedger
 from hookline_receiver.queues.protocol import (
     DEAD_RETENTION,
     SPREAD,
@@ -53,6 +54,9 @@ class RedisQueue(RedisStore):
     about 300 bytes, and its body until it was handled. `durability` and `check_interval` as in RedisLedger.
     Safe to share between receivers. No I/O before the first use. Raises InvalidReceiver.
     """
+
+    threaded: bool | None = None
+    connections: int | None = None
 
     def __init__(
         self,
@@ -123,6 +127,10 @@ class RedisQueue(RedisStore):
                 return await self._settle(name, taken, ("again", _ms(after), reason))
             case Dead(reason):
                 return await self._settle(name, taken, ("dead", _ms(self._dead_retention), reason))
+
+    def attempt(self, name: str, taken: Taken) -> TakenLedger:
+        """The ledger that the delivery's handler runs with."""
+        return TakenLedger(self, name, taken)
 
     async def look(self, name: str, key: bytes) -> Record | None:
         """The delivery as it stands."""
