@@ -66,9 +66,14 @@ def service(server: EmbeddedServer, url: str, *, namespace: str, fanout: int = 1
         max_records=10_000_000,
         allow_loopback_http=True,
     )
-    bare = encode_event(event, Parcel(order_id="0" * 8), event_id="e" * 26, occurred_at=format_time(0), aggregate=None)
     environ = {"SINK_URL": url, "SINK_KEY": SigningKey.generate().reveal()}
-    return Service(plan, event, deployment, environ, padding="x" * (BODY_BYTES - len(bare)))
+    return Service(plan, event, deployment, environ, padding_of(event))
+
+
+def padding_of(event: EventType[Parcel]) -> str:
+    """What makes the body of a parcel with an order id of 8 characters BODY_BYTES long."""
+    bare = encode_event(event, Parcel(order_id="0" * 8), event_id="e" * 26, occurred_at=format_time(0), aggregate=None)
+    return "x" * (BODY_BYTES - len(bare))
 
 
 @contextmanager

@@ -12,11 +12,13 @@ import pytest
 
 from hookline_sender.embedded import EmbeddedServer, bundled_server
 from tests.support_postgres import PostgresServer
+from tests.support_sql import DRIVERS, POSTGRES, shop_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.support_postgres import Database
+    from tests.support_sql import Shop
 
 LEGS: dict[str, Callable[[], str | None]] = {
     "redis": lambda: shutil.which("redis-server"),  # what the distribution has; 7.0 is the oldest supported
@@ -67,6 +69,20 @@ def postgres(postgres_server: PostgresServer) -> Iterator[Database]:
     """An empty database nobody else uses."""
     with postgres_server.database() as database:
         yield database
+
+
+@pytest.fixture(params=DRIVERS)
+def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
+    """A SQL database with an inbox, on each driver that a SqlLedger works with."""
+    with shop_of(request.param, request) as opened:
+        yield opened
+
+
+@pytest.fixture(params=POSTGRES)
+def postgres_shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
+    """The same on each of PostgreSQL's."""
+    with shop_of(request.param, request) as opened:
+        yield opened
 
 
 def _binary(leg: str) -> str:

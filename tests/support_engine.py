@@ -120,6 +120,7 @@ class Engine:
                 (w.name, f"{w.kind}:{w.policy.ordering}", encode_policy(w.policy)) for w in plan.webhooks.values()
             ],
             events=list(plan.events),
+            may_replace=told.get("may_replace", False),
             max_records=told["max_records"],
             retention_ms=round(told["retention"] * 1000),
             dead_retention_ms=round(told["dead_retention"] * 1000),

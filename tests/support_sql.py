@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
+import json
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,10 +15,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from hookline_receiver import Delivery, SqlLedger, inbox_table
 from tests.support import run
-from tests.support_receiver import call, handled_by
+from tests.support_receiver import call, handled_by, signed
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator
+    from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
     from pathlib import Path
 
     import pytest
@@ -34,6 +36,19 @@ EFFECTS = Table("effects", METADATA, Column("id", String))
 SQLITE = ("sqlite+aiosqlite", "sqlite")
 POSTGRES = ("postgresql+asyncpg", "async postgresql+psycopg", "postgresql+psycopg")
 DRIVERS = (*SQLITE, *POSTGRES)
+
+
+def order(number: object) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """A signed order of that id, in a delivery of its own."""
+    return signed(json.dumps({"type": "order.paid", "data": {"id": str(number)}}).encode())
+
+
+REQUEST = signed(delivery_id="dlv_1", event_id="evt_1")
+
+
+def replayed(reply: Reply) -> bool:
+    """Whether the ledger answered."""
+    return reply.headers.get(b"x-axiom-replayed") == b"true"
 
 
 @dataclass
@@ -61,10 +76,8 @@ class Hold:
 
 @dataclass
 class Shop:
-    """One database on one driver; `address` is for whatever else looks at it."""
+    """One database, an application's engine for it, and an observer's."""
 
-    driver: str
-    address: str
     engine: AsyncEngine | Engine
     observer: Engine
 
@@ -75,7 +88,8 @@ class Shop:
     def receiver(self, *runs: list[Any], ledger: SqlLedger | None = None, **options: Any) -> Receiver:
         """A receiver of orders. Its handler writes one effect and then takes the next of the `runs`.
 
-        Of a run's steps a text is executed as SQL, an exception raised, a Hold waited at and anything else returned.
+        Of a run's steps a text is executed as SQL, a function called with the plain Session, an exception raised, a
+        Hold waited at, and a response returned.
         """
         scripts = list(runs)
         handler = self._sync_handler(scripts) if isinstance(self.engine, Engine) else self._async_handler(scripts)
@@ -101,6 +115,15 @@ class Shop:
 
         return self.run(go())
 
+    def at_once(self, app: Receiver, requests: Sequence[Any]) -> list[Reply]:
+        """The answers to those requests, all sent together."""
+
+        async def go() -> list[Reply]:
+            async with app.lifespan():
+                return await asyncio.gather(*(call(app, *request) for request in requests))
+
+        return self.run(go())
+
     def effects(self) -> list[str]:
         """What was committed."""
         with self.observer.connect() as connection:
@@ -117,6 +140,20 @@ class Shop:
             for statement in statements:
                 connection.execute(text(statement))
 
+    @contextlib.asynccontextmanager
+    async def connections(self, count: int) -> AsyncGenerator[None]:
+        """Hold that many connections of the engine's pool, as the rest of an application would."""
+        if isinstance(self.engine, AsyncEngine):
+            async with contextlib.AsyncExitStack() as stack:
+                for _ in range(count):
+                    await stack.enter_async_context(self.engine.connect())
+                yield
+        else:
+            with contextlib.ExitStack() as held:
+                for _ in range(count):
+                    held.enter_context(self.engine.connect())
+                yield
+
     async def _disposed(self) -> None:
         if isinstance(self.engine, Engine):
             self.engine.dispose()
@@ -129,6 +166,8 @@ class Shop:
             for step in scripts.pop(0) if scripts else []:
                 if isinstance(step, str):
                     delivery.session.execute(text(step))
+                elif inspect.isfunction(step):
+                    step(delivery.session)
                 elif isinstance(step, Hold):
                     step.wait()
                 elif isinstance(step, BaseException):
@@ -145,6 +184,8 @@ class Shop:
             for step in scripts.pop(0) if scripts else []:
                 if isinstance(step, str):
                     await delivery.session.execute(text(step))
+                elif inspect.isfunction(step):
+                    await delivery.session.run_sync(step)
                 elif isinstance(step, Hold):
                     await step.pause()
                 elif isinstance(step, BaseException):
@@ -165,17 +206,22 @@ def engine_of(driver: str, address: str, **options: Any) -> AsyncEngine | Engine
 
 @contextlib.contextmanager
 def shop_of(driver: str, request: pytest.FixtureRequest, **options: Any) -> Generator[Shop]:
-    """A shop with empty tables in a database of its own."""
+    """A shop with empty tables in a database of its own; options are those of its engine."""
     if "sqlite" in driver:
         folder: Path = request.getfixturevalue("tmp_path")
-        address, plain = f"///{folder}/shop.db", "sqlite"
+        url = f"sqlite:///{folder}/shop.db"
     else:
-        address = request.getfixturevalue("postgres").url("psycopg").partition(":")[2]
-        plain = "postgresql+psycopg"
-    observer = create_engine(f"{plain}:{address}")
+        url = request.getfixturevalue("postgres").url("psycopg")
+    with shop_at(driver, url, **options) as shop:
+        yield shop
+
+
+@contextlib.contextmanager
+def shop_at(driver: str, url: str, **options: Any) -> Generator[Shop]:
+    """A shop in the empty database at `url`."""
+    observer = create_engine(url, pool_pre_ping=True)
     METADATA.create_all(observer)
-    engine = engine_of(driver, address, **options)
     try:
-        yield Shop(driver, address, engine, observer)
+        yield Shop(engine_of(driver, url.partition(":")[2], **options), observer)
     finally:
         observer.dispose()

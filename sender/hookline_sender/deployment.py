@@ -153,11 +153,14 @@ class Deployment:
         """The variables of a static webhook's URL and key."""
         return self.destinations.get(webhook) or default_ref(webhook)
 
+    def allows(self, grant: str) -> bool:
+        """Whether `grant` ("publish:order.paid") is covered."""
+        return grant in self.grants or any(fnmatchcase(grant, pattern) for pattern in self.grants)
+
     def require(self, grant: str, action: str) -> None:
-        """Return when `grant` ("publish:order.paid") is covered; raise NotGranted otherwise, naming `action`."""
-        if grant in self.grants or any(fnmatchcase(grant, pattern) for pattern in self.grants):
-            return
-        raise NotGranted(action, grant)
+        """Return when `grant` is covered; raise NotGranted otherwise, naming `action`."""
+        if not self.allows(grant):
+            raise NotGranted(action, grant)
 
     @property
     def most_per_destination(self) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from hookline_sender.engine import commands
 from hookline_sender.engine.records import Retry, State
-from hookline_sender.errors import PlanMismatch
+from hookline_sender.errors import NotGranted, PlanMismatch
 from tests.support_engine import DAY, ORDERED, POLICY, Fact, Lane, plan_of
 
 if TYPE_CHECKING:
@@ -98,17 +98,31 @@ def test_a_binding_whose_tasks_all_ended_can_be_changed_and_the_old_plan_is_refu
     engine.publish("a")
     engine.settle(engine.one())
     changed = plan_of(billing=ORDERED)
-    engine.bind(changed)
+    engine.bind(changed, may_replace=True)
     with pytest.raises(PlanMismatch):
         engine.publish("b")
     engine.publish("b", Lane("one", ordering="binding", cap=1), plan=changed)
+
+
+@pytest.mark.parametrize(
+    ("plan", "word"), [(OTHER, "removed"), (plan_of(billing=ORDERED), "changed")], ids=["removed", "changed"]
+)
+def test_a_plan_that_lacks_something_replaces_another_only_if_it_may(engine: Engine, plan: Plan, word: str) -> None:
+    before = engine.dump()
+    with pytest.raises(NotGranted, match=f'"billing" was {word}.*add "bind:" to grants'):
+        engine.bind(plan)
+    assert engine.dump() == before
+    engine.bind(plan, may_replace=True)
+    engine.bind(plan)
+    with pytest.raises(NotGranted):
+        engine.bind()
 
 
 def test_dead_letters_of_a_binding_do_not_keep_it(engine: Engine) -> None:
     engine.publish("a", Lane("one", deadline=1))
     engine.advance(2)
     engine.claim()
-    engine.bind(OTHER)
+    engine.bind(OTHER, may_replace=True)
     assert len(engine.dump()["dead"]) == 1
 
 

@@ -118,3 +118,37 @@ def test_the_code_of_the_receiving_page_runs_as_it_stands() -> None:
     names["test_a_payment_is_booked_once"]()
     with DeliveryClient(names["orders"], "/hooks/shop", receiver=names["receiver"]) as client:
         assert client.post([], b"").status == 401
+
+
+ZOO = """
+accepts completed answered 204, tried once
+has no such path failed http_4xx, tried once
+wants nothing any more failed gone, tried once
+knows another body failed receiver_conflict, tried once
+redirects failed redirect, tried once
+asks for patience failed http_429, tried 2 times
+fails failed http_5xx, tried 2 times
+never answers failed timeout_total, tried 2 times
+answers a byte at a time failed timeout_total, tried 2 times
+has an endless body completed answered 200, tried once
+resets failed reset, tried 2 times
+closes failed reset, tried 2 times
+stops in the head failed reset, tried 2 times
+stops in the body failed reset, tried 2 times
+has a huge head failed response_too_large, tried 2 times
+floods early hints failed protocol_error, tried 2 times
+switches protocols failed protocol_error, tried 2 times
+frames twice failed protocol_error, tried 2 times
+talks smtp failed protocol_error, tried 2 times
+has a certificate of its own failed tls_failed, tried 2 times
+has no name failed dns_failed, tried 2 times
+is inside our network failed unsafe_address, tried 2 times
+is the cloud's metadata failed unsafe_address, tried 2 times
+"""
+
+
+@pytest.mark.parametrize("transport", ["httpx", "fast"])
+def test_a_zoo_of_endpoints_ends_alike_over_both_transports(transport: str) -> None:
+    with python(str(EXAMPLES / "hostile_endpoints.py"), transport) as zoo:
+        said, _ = zoo.communicate(timeout=60)
+    assert (zoo.returncode, re.sub(" +", " ", said.replace("tried", ", tried")).replace(" ,", ",")) == (0, ZOO[1:])

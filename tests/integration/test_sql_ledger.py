@@ -10,30 +10,10 @@ from starlette.responses import RedirectResponse, Response
 
 from hookline_receiver import Reject, RetryLater
 from tests.support_receiver import Reply, call, signed
-from tests.support_sql import DRIVERS, POSTGRES, Hold, shop_of
+from tests.support_sql import REQUEST, Hold, replayed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.support_sql import Shop
-
-REQUEST = signed(delivery_id="dlv_1", event_id="evt_1")
-
-
-@pytest.fixture(params=DRIVERS)
-def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
-    with shop_of(request.param, request) as opened:
-        yield opened
-
-
-@pytest.fixture(params=POSTGRES)
-def postgres_shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
-    with shop_of(request.param, request) as opened:
-        yield opened
-
-
-def replayed(reply: Reply) -> bool:
-    return reply.headers.get(b"x-axiom-replayed") == b"true"
 
 
 def test_a_repeat_is_answered_from_the_inbox_and_has_no_effect(shop: Shop) -> None:
@@ -43,12 +23,7 @@ def test_a_repeat_is_answered_from_the_inbox_and_has_no_effect(shop: Shop) -> No
 
 
 def test_32_copies_at_once_have_one_effect(shop: Shop) -> None:  # cases: E17
-    async def go() -> list[Reply]:
-        async with app.lifespan():
-            return await asyncio.gather(*(call(app, *REQUEST) for _ in range(32)))
-
-    app = shop.receiver()
-    replies = shop.run(go())
+    replies = shop.at_once(shop.receiver(), [REQUEST] * 32)
     assert {reply.status for reply in replies} == {204}
     assert sum(map(replayed, replies)) == 31
     assert (shop.effects(), shop.rows()) == (["o_1"], [204])
@@ -103,6 +78,61 @@ def test_a_handler_past_its_deadline_is_rolled_back(shop: Shop) -> None:
     late, retry = shop.run(go())
     assert (late.status, late.headers[b"retry-after"], retry.status, replayed(retry)) == (503, b"1", 204, False)
     assert shop.effects() == ["o_1"]
+
+
+def test_what_cannot_be_handled_is_answered_from_the_inbox_when_it_was_handled_before(shop: Shop) -> None:
+    headers, body = REQUEST
+    encoded = ([*headers, (b"content-encoding", b"gzip")], body)
+    before, handled, after = shop.deliver(shop.receiver(), encoded, REQUEST, encoded)
+    assert (before.status, handled.status, after.status, replayed(after)) == (415, 204, 204, True)
+
+
+def test_another_body_under_the_same_id_is_a_conflict(shop: Shop) -> None:
+    other = signed(b'{"type":"order.paid","data":{"id":"o_2"}}', delivery_id="dlv_1")
+    first, conflict = shop.deliver(shop.receiver(), REQUEST, other)
+    assert (first.status, conflict.status, shop.effects()) == (204, 409, ["o_1"])
+
+
+def test_a_handlers_own_success_is_forwarded_and_recorded(shop: Shop) -> None:
+    first, again = shop.deliver(shop.receiver([Response("done", 201)]), REQUEST, REQUEST)
+    assert (first.status, first.body, again.status, again.body, shop.rows()) == (201, b"done", 201, b"", [201])
+
+
+def test_what_no_handler_is_asked_about_leaves_no_row(shop: Shop) -> None:
+    bodies = (b'{"type":"order.lost","data":{}}', b"no json", b'{"type":"order.paid"}')
+    replies = shop.deliver(shop.receiver(), ([], b"{}"), *map(signed, bodies))
+    assert [reply.status for reply in replies] == [401, 204, 422, 422]
+    assert shop.rows() == []
+
+
+def test_a_client_that_leaves_does_not_stop_the_transaction(shop: Shop) -> None:
+    async def go() -> Reply:
+        async with app.lifespan():
+            client = asyncio.create_task(call(app, *REQUEST))
+            await hold.reached()
+            client.cancel()
+            hold.go_on.set()
+            return await call(app, *REQUEST)
+
+    hold = Hold()
+    app = shop.receiver([hold])
+    assert replayed(shop.run(go()))
+    assert shop.effects() == ["o_1"]
+
+
+@pytest.mark.parametrize("deadline", [0.05, 5.0])
+def test_a_receiver_that_stops_commits_what_ends_in_time_and_nothing_else(shop: Shop, deadline: float) -> None:
+    async def go() -> Reply:
+        async with app.lifespan():
+            running = asyncio.create_task(call(app, *REQUEST))
+            await hold.reached()
+            asyncio.get_running_loop().call_later(0.3, hold.go_on.set)
+        return await running
+
+    hold = Hold()
+    app = shop.receiver([hold], handler_deadline=deadline)
+    reply = shop.run(go())
+    assert (reply.status, shop.effects()) == ((204, ["o_1"]) if deadline > 1 else (503, []))
 
 
 def test_another_process_that_has_the_delivery_is_busy_at_once(postgres_shop: Shop) -> None:

@@ -66,6 +66,8 @@ def test_what_a_url_asks_of_redis_py_changes_no_reply(
 def test_what_is_asked_while_a_store_closes_is_refused_and_opens_no_connection(
     builder: Engine, any_server: EmbeddedServer
 ) -> None:
+    builder.publish("0")  # from here on the server knows the script, and one exchange is enough
+
     async def go() -> None:
         async with opened(builder, any_server.url) as store:
             in_flight = asyncio.create_task(store.run(publish(builder, "1")))

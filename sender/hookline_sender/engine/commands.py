@@ -26,7 +26,7 @@ from hookline_sender.engine.records import (
     TurnAnswer,
     TurnRequest,
 )
-from hookline_sender.errors import IdentityConflict, NamespaceFull, PlanMismatch, StaleRegistry
+from hookline_sender.errors import IdentityConflict, NamespaceFull, NotGranted, PlanMismatch, StaleRegistry
 from hookline_sender.policy import DeliveryPolicy, decode_policy
 
 if TYPE_CHECKING:
@@ -68,21 +68,38 @@ def bind(
     revision: str,
     bindings: Sequence[tuple[str, str, str]],
     events: Sequence[str],
+    may_replace: bool,
     max_records: int,
     retention_ms: int,
     dead_retention_ms: int,
     max_per_destination: int,
     max_dead: int,
 ) -> Command[None]:
-    """Tie the namespace to a plan. `bindings`: (name, signature of kind and ordering, encoded policy)."""
+    """Tie the namespace to a plan. `bindings`: (name, signature of kind and ordering, encoded policy).
+
+    may_replace: also when it lacks a binding of the plan before, or has another of that name. Its parse raises
+    PlanMismatch, and NotGranted where that would be needed.
+    """
     limits = (max_records, retention_ms, dead_retention_ms, max_per_destination, max_dead)
     declared = chain.from_iterable(bindings)
-    args: tuple[Arg, ...] = (LAYOUT_VERSION, fingerprint, revision, *limits, len(bindings), *declared, *events)
+    args: tuple[Arg, ...] = (
+        LAYOUT_VERSION,
+        fingerprint,
+        revision,
+        int(may_replace),
+        *limits,
+        len(bindings),
+        *declared,
+        *events,
+    )
 
     def parse(raw: list[Any]) -> None:
         match raw[0]:
             case b"bound":
                 return
+            case b"replaces":
+                what = f'binding "{_text(raw[1])}" was {_text(raw[2])}'
+                raise NotGranted(f"replacing the plan of namespace {layout.namespace!r} ({what})", "bind:")
             case b"live":
                 what = f'binding "{_text(raw[1])}" was {_text(raw[3])} and still has {raw[2]} unfinished tasks'
                 raise PlanMismatch(
@@ -100,8 +117,8 @@ def bind(
 
 def _unbound(layout: Layout) -> PlanMismatch:
     return PlanMismatch(
-        f"namespace {layout.namespace!r} is not bound to this plan: its data was emptied, or a newer plan replaced it "
-        "more than 24 h ago; restart this process to bind it again"
+        f"namespace {layout.namespace!r} is not bound to this plan: its data was emptied, or another plan replaced it, "
+        "an incompatible one or more than 24 h ago; restart this process to bind it again"
     )
 
 

@@ -129,6 +129,7 @@ class Dialogue:
                 (each.name, f"{each.kind}:{each.policy.ordering}", encode_policy(each.policy)) for each in webhooks
             ],
             events=list(plan.events),
+            may_replace=self._deployment.allows("bind:"),
             max_records=self._deployment.max_records,
             retention_ms=self._deployment.retention_ms,
             dead_retention_ms=self._deployment.dead_retention_ms,

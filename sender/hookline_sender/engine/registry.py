@@ -233,6 +233,6 @@ def _written(layout: Layout, draft: Draft, raw: list[Any]) -> Entry:
             )
         case _:
             raise PlanMismatch(
-                f"namespace {layout.namespace!r} is not bound to this plan: its data was emptied, or a newer plan "
-                "replaced it more than 24 h ago; restart this process to bind it again"
+                f"namespace {layout.namespace!r} is not bound to this plan: its data was emptied, or another plan "
+                "replaced it, an incompatible one or more than 24 h ago; restart this process to bind it again"
             )

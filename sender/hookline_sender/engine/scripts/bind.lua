@@ -1,7 +1,7 @@
 -- Ties the namespace to a plan. Additive changes pass; a binding that was removed or changed is refused while it has
--- unfinished tasks. Sent again with the same plan it changes nothing but limits.
--- ARGV: layout, fingerprint, revision, max_records, retention_ms, dead_retention_ms, max_per_destination, max_dead,
--- bindings n, (name, signature, policy)…, events…
+-- unfinished tasks, and else unless the caller may replace plans. Sent again with the same plan it changes only limits.
+-- ARGV: layout, fingerprint, revision, may replace (0 or 1), max_records, retention_ms, dead_retention_ms,
+-- max_per_destination, max_dead, bindings n, (name, signature, policy)…, events…
 local DAY = 86400000
 local layout, fingerprint, revision = ARGV[1], ARGV[2], ARGV[3]
 local now, meta = clock(), {}
@@ -14,18 +14,19 @@ local function put(name, fields)
   for i = 1, #fields, 1000 do call('HSET', name, unpack(fields, i, math.min(i + 999, #fields))) end
 end
 
-local declared, last = {}, 9 + 3 * tonumber(ARGV[9])
-for i = 10, last, 3 do declared[ARGV[i]] = ARGV[i + 1] end
+local declared, last = {}, 10 + 3 * tonumber(ARGV[10])
+for i = 11, last, 3 do declared[ARGV[i]] = ARGV[i + 1] end
 
 -- What the plan would take from the namespace: bindings that it does not declare, or declares differently.
 local function taken()
-  local replaces, live = false, nil
+  local replaces, live
   for field, signature in pairs(meta) do
     local name = string.sub(field, 1, 2) == 'b:' and string.sub(field, 3)
     if name and declared[name] ~= signature then
       local open = tonumber(call('HGET', key('cnt'), 'o:' .. name) or '0')
-      replaces = true
-      if open > 0 then live = { 'live', name, open, declared[name] and 'changed' or 'removed' } end
+      local word = declared[name] and 'changed' or 'removed'
+      replaces = { 'replaces', name, word }
+      if open > 0 then live = { 'live', name, open, word } end
     end
   end
   return replaces, live
@@ -60,6 +61,8 @@ if known ~= '0' then
     call('HSET', KEYS[1], 'fp:' .. fingerprint, now + DAY)
   elseif live then
     return live
+  elseif replaces and ARGV[4] ~= '1' then
+    return replaces
   else
     become_current(replaces)
   end
@@ -67,7 +70,7 @@ end
 
 if call('EXISTS', key('plan:' .. revision)) == 0 then
   local fields = { 'v', call('HINCRBY', KEYS[1], 'revisions', 1) }
-  for i = 10, last, 3 do
+  for i = 11, last, 3 do
     fields[#fields + 1] = 'p:' .. ARGV[i]
     fields[#fields + 1] = ARGV[i + 2]
   end
@@ -87,6 +90,6 @@ for field, bound in pairs(meta) do
     call('HDEL', KEYS[1], field)
   end
 end
-call('HSET', KEYS[1], 'rev:' .. revision, now, 'max_records', ARGV[4], 'retention_ms', ARGV[5],
-  'dead_retention_ms', ARGV[6], 'max_per_destination', ARGV[7], 'max_dead', ARGV[8])
+call('HSET', KEYS[1], 'rev:' .. revision, now, 'max_records', ARGV[5], 'retention_ms', ARGV[6],
+  'dead_retention_ms', ARGV[7], 'max_per_destination', ARGV[8], 'max_dead', ARGV[9])
 return { 'bound' }
