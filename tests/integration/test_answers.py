@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hookline_sender.egress import AddressPolicy, HttpxTransport, TransportFailed
+from hookline_sender.egress import AddressPolicy, FastTransport, HttpxTransport, TransportFailed
 from hookline_sender.engine.records import Dead, Delivered, Outcome, Released, Retry
 from tests.support import free_port, run
 from tests.support_egress import endpoint, reset, send, status
@@ -196,22 +196,46 @@ def test_a_reset_before_an_answer_is_retried() -> None:  # cases: A26
     assert outcome.code == "reset"
 
 
-@pytest.mark.parametrize("url", ["http://192.0.2.1/", "https://user:pass@127.0.0.1/", "ftp://x/", "https://a..b/"])
-def test_a_url_that_is_not_allowed_never_connects(url: str) -> None:  # cases: A54 A55
-    assert isinstance(outcome := run(send(url)), Retry)
-    assert outcome.code == "misconfigured"
+@pytest.mark.parametrize("transport", [HttpxTransport, FastTransport])
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("http://192.0.2.1/", "misconfigured"),
+        ("https://user:pass@127.0.0.1/", "misconfigured"),
+        ("ftp://x/", "misconfigured"),
+        ("https://a..b/", "misconfigured"),
+        ("https://127.0.0.1:8443/", "unsafe_address"),
+        ("https://[64:ff9b::a9fe:a9fe]/", "unsafe_address"),
+        ("https://localhost:8443/", "unsafe_address"),
+        ("https://shop.example:25/", "unsafe_address"),
+    ],
+)
+def test_a_url_that_is_not_allowed_never_connects(  # cases: A54 A55 A58
+    transport: type[HttpxTransport | FastTransport], url: str, code: str
+) -> None:
+    async def go() -> Outcome:
+        used = transport()
+        outcome = await send(url, transport=used)
+        await used.aclose()
+        return outcome
+
+    assert isinstance(outcome := run(go()), Retry)
+    assert outcome.code == code
 
 
+@pytest.mark.parametrize("transport", [HttpxTransport, FastTransport])
 @pytest.mark.parametrize(
     "header",
     [(b"Host", b"x"), (b"content-length", b"1"), (b"a b", b"x"), (b"", b"x"), (b"x", b"a\r\ny: 1"), (b"x", b"\xe2")],
 )
-def test_a_header_that_would_not_survive_is_refused_unsent(header: tuple[bytes, bytes]) -> None:  # cases: A53
+def test_a_header_that_would_not_survive_is_refused_unsent(  # cases: A53
+    transport: type[HttpxTransport | FastTransport], header: tuple[bytes, bytes]
+) -> None:
     async def go() -> None:
-        transport = HttpxTransport()
+        used = transport()
         with pytest.raises(TransportFailed) as caught:
-            await transport.post("https://shop.example/", [header], b"", deadline=0, destination="d")
+            await used.post("https://shop.example/", [header], b"", deadline=0, destination="d")
         assert (caught.value.kind, caught.value.sent) == ("header", False)
-        await transport.aclose()
+        await used.aclose()
 
     run(go())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from hookline_sender import Deployment, Plan
+from hookline_sender import Deployment, Plan, Worker
 from hookline_sender.cli.app import app
 from tests.support import eventually, free_port
 from tests.support_cli import hookline, said
@@ -73,6 +73,21 @@ def test_the_settings_in_code_run_below_the_command(folder: Path) -> None:
     with hookline("worker", "production:worker", cwd=folder, environ=environ) as worker:
         said(worker, "waiting for Redis")
         assert worker.poll() is None
+
+
+def test_the_worker_behind_a_proxy_is_made_as_the_page_says() -> None:
+    (block,) = blocks(ROOT / "docs" / "egress.md", "python")
+    made: dict[str, object] = {}
+    exec(compile(block, "egress.md", "exec", dont_inherit=True), made)  # noqa: S102 - our own page
+    assert isinstance(made["worker"], Worker)
+
+
+def test_the_variables_of_the_page_about_egress_are_read() -> None:
+    page = text(ROOT / "docs" / "egress.md")
+    environ = dict(re.findall(r"`(HOOKLINE_[A-Z_]+)=\"?([^`\"]+)\"?`", page)) | {"REDIS_URL": "redis://redis.invalid"}
+    found = Deployment.from_env(Plan("shop"), environ)
+    assert (found.allow_addresses, found.destination_ports) == (("10.1.0.0/16", "fd00:1::/32"), frozenset({443, 8443}))
+    assert (found.allow_loopback_http, found.unsafe_allow_private_addresses) == (True, True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

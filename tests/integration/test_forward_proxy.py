@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender import InvalidDeployment
-from hookline_sender.egress import AddressPolicy, HttpxTransport
+from hookline_sender.egress import AddressPolicy, FastTransport, HttpxTransport
 from hookline_sender.engine.records import Delivered, Retry
 from tests.support import free_port, run
 from tests.support_egress import certificate, endpoint, send, status
@@ -208,13 +208,16 @@ def test_a_malformed_proxy_is_refused_unshown(url: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy"])
-def test_the_proxies_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("transport", [HttpxTransport, FastTransport])
+def test_the_proxies_of_the_environment_are_ignored(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, transport: type[HttpxTransport | FastTransport], name: str
+) -> None:
     async def go() -> None:
         tls, trust = certificate(tmp_path, "localhost")
         policy = AddressPolicy(allow_loopback_http=True)
         async with endpoint(status(200), tls=tls) as there, endpoint(status(200)) as plain, forward_proxy() as proxy:
             monkeypatch.setenv(name, proxy.url)
-            used = HttpxTransport(policy, ssl_context=trust)
+            used = transport(policy, ssl_context=trust)
             for url in (there.url, plain.url):
                 assert isinstance(await send(url, transport=used), Delivered)
             await used.aclose()

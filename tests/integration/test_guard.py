@@ -298,9 +298,9 @@ def test_a_closed_guard_looks_nothing_up_and_what_waits_ends() -> None:
 
 
 @contextmanager
-def silent(address: str) -> Iterator[int]:
+def silent(address: str, port: int = 0) -> Iterator[int]:
     """A port on which nobody answers: its queue of connections is full."""
-    with closing(socket.create_server((address, 0), backlog=0)) as full:
+    with closing(socket.create_server((address, port), backlog=0)) as full:
         port = full.getsockname()[1]
         waiting = [socket.socket() for _ in range(2)]
         for each in waiting:
@@ -316,13 +316,13 @@ def silent(address: str) -> Iterator[int]:
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="a full queue swallows connections on Linux")  # noqa: PTH110
 def test_a_silent_address_gets_its_share_of_the_time_and_then_the_next_one() -> None:
     async def go() -> None:
-        with silent("127.0.0.2") as port:
-            answering = socket.create_server(("127.0.0.1", port))
-            with (
-                answering,
-                closing(await Names([["127.0.0.2", "127.0.0.1"]]).guard().connect("shop.example", port)) as made,
-            ):
-                assert made.getpeername()[0] == "127.0.0.1"
+        guard = Names([["127.0.0.2", "127.0.0.1"]]).guard()
+        with (
+            Listener() as there,
+            silent("127.0.0.2", there.port),
+            closing(await guard.connect("shop.example", there.port)) as made,
+        ):
+            assert made.getpeername()[0] == "127.0.0.1"
 
     run(go())
 
