@@ -104,9 +104,10 @@ class Inbox:
         """Delete at most `batch` rows older than `retention` seconds, by the database's clock; how many."""
         columns, limit = self.table.c, _ago(connection, retention)
         old = select(columns.key).where(columns.recorded_at < limit).order_by(columns.recorded_at).limit(batch)
-        # In a CTE it runs once. Rows that another pruning has are skipped, not waited for.
-        chosen = old.with_for_update(skip_locked=True).cte("old")
-        return connection.execute(delete(self.table).where(columns.key.in_(select(chosen.c.key)))).rowcount
+        if connection.dialect.name == "postgresql":
+            # In a CTE it runs once. Rows that another pruning has are skipped, not waited for.
+            old = select(old.with_for_update(skip_locked=True).cte("old").c.key)
+        return connection.execute(delete(self.table).where(columns.key.in_(old))).rowcount
 
     def check(self, connection: Connection) -> None:
         """Read nothing from the table. Raises InvalidReceiver when the engine commits each statement by itself."""
