@@ -71,6 +71,13 @@ def postgres(postgres_server: PostgresServer) -> Iterator[Database]:
         yield database
 
 
+@pytest.fixture(scope="session")
+def shop_database(postgres_server: PostgresServer) -> Iterator[Database]:
+    """One for a process' shops, which are there one after the other."""
+    with postgres_server.database() as database:
+        yield database
+
+
 @pytest.fixture(params=DRIVERS)
 def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
     """A SQL database with an inbox, on each driver that a SqlLedger works with."""

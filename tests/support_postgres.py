@@ -161,6 +161,12 @@ class Database:
         """The rows of one statement, in autocommit."""
         return self.server.execute(statement, *parameters, database=self.name)
 
+    def empty(self) -> None:
+        """Drop all tables, and end whoever is still connected."""
+        others = "pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        self.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM {others}")  # noqa: S608 - a constant
+        self.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+
 
 def _as_user() -> dict[str, Any]:
     if os.geteuid() != 0:

@@ -34,7 +34,8 @@ def lines(book: Path) -> list[str]:
     return book.read_text().split("\n")[:-1] if book.exists() else []
 
 
-def _note(book: Path, line: str) -> None:
+def note(book: Path, line: str) -> None:
+    """Write one line."""
     with book.open("ab", buffering=0) as file:  # one write, so that lines of two processes do not mix
         file.write(f"{line}\n".encode())
 
@@ -46,16 +47,17 @@ def main() -> None:
 
     @app.on("order.paid", Order)
     async def paid(event: DomainEvent[Order], delivery: Delivery) -> None:
-        _note(book, f"{event.data.id} {delivery.fence}")
+        note(book, f"{event.data.id} {delivery.fence}")
         await asyncio.sleep(0.05)  # long enough for copies to meet a running handler
         if event.data.id == "hold" and delivery.fence == 1:
             await asyncio.Event().wait()
 
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None))
-    asyncio.run(_serve(server))
+    asyncio.run(serve_until_killed(server))
 
 
-async def _serve(server: uvicorn.Server) -> None:
+async def serve_until_killed(server: uvicorn.Server) -> None:
+    """Serve, and print the port."""
     serving = asyncio.create_task(server.serve())
     while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn says it nowhere else
         await asyncio.sleep(0.01)

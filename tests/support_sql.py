@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from hookline_receiver import Delivery, SqlLedger, inbox_table
 from tests.support import run
-from tests.support_receiver import call, handled_by, signed
+from tests.support_receiver import call, handled_by, signed, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pytest
 
     from hookline_receiver import Receiver
+    from tests.support_postgres import Database
     from tests.support_receiver import Reply
 
 R = TypeVar("R")
@@ -51,6 +52,11 @@ def replayed(reply: Reply) -> bool:
     return reply.headers.get(b"x-axiom-replayed") == b"true"
 
 
+async def answered(app: Receiver, request: Any) -> Reply:
+    """The answer to a delivery, as often as it is told to come again."""
+    return await until(lambda: call(app, *request), lambda reply: reply.status != 503)
+
+
 @dataclass
 class Hold:
     """Where a handler stops: it says that it is there, and goes on when it may."""
@@ -76,8 +82,9 @@ class Hold:
 
 @dataclass
 class Shop:
-    """One database, an application's engine for it, and an observer's."""
+    """One database at `address`, an application's engine for it, and an observer's."""
 
+    address: str
     engine: AsyncEngine | Engine
     observer: Engine
 
@@ -116,11 +123,11 @@ class Shop:
         return self.run(go())
 
     def at_once(self, app: Receiver, requests: Sequence[Any]) -> list[Reply]:
-        """The answers to those requests, all sent together."""
+        """The answers to those requests, all sent together, and sent again when they were told to come again."""
 
         async def go() -> list[Reply]:
             async with app.lifespan():
-                return await asyncio.gather(*(call(app, *request) for request in requests))
+                return await asyncio.gather(*(answered(app, request) for request in requests))
 
         return self.run(go())
 
@@ -206,12 +213,14 @@ def engine_of(driver: str, address: str, **options: Any) -> AsyncEngine | Engine
 
 @contextlib.contextmanager
 def shop_of(driver: str, request: pytest.FixtureRequest, **options: Any) -> Generator[Shop]:
-    """A shop with empty tables in a database of its own; options are those of its engine."""
+    """A shop with empty tables and nobody else in its database; options are those of its engine."""
     if "sqlite" in driver:
         folder: Path = request.getfixturevalue("tmp_path")
         url = f"sqlite:///{folder}/shop.db"
     else:
-        url = request.getfixturevalue("postgres").url("psycopg")
+        database: Database = request.getfixturevalue("shop_database")
+        database.empty()
+        url = database.url("psycopg")
     with shop_at(driver, url, **options) as shop:
         yield shop
 
@@ -219,9 +228,9 @@ def shop_of(driver: str, request: pytest.FixtureRequest, **options: Any) -> Gene
 @contextlib.contextmanager
 def shop_at(driver: str, url: str, **options: Any) -> Generator[Shop]:
     """A shop in the empty database at `url`."""
-    observer = create_engine(url, pool_pre_ping=True)
+    observer, address = create_engine(url, pool_pre_ping=True), url.partition(":")[2]
     METADATA.create_all(observer)
     try:
-        yield Shop(engine_of(driver, url.partition(":")[2], **options), observer)
+        yield Shop(address, engine_of(driver, address, **options), observer)
     finally:
         observer.dispose()

@@ -160,7 +160,7 @@ def stop_backends(database: Database, number: signal.Signals) -> None:
 @PG
 @pytest.mark.parametrize("held", [True, False], ids=["before the commit", "before the first statement"])
 def test_a_database_that_hangs_is_answered_503_in_time_and_has_one_effect(
-    request: pytest.FixtureRequest, postgres: Database, driver: str, *, held: bool
+    request: pytest.FixtureRequest, shop_database: Database, driver: str, *, held: bool
 ) -> None:
     async def go() -> tuple[Reply, float, Reply]:
         async with app.lifespan():
@@ -168,12 +168,12 @@ def test_a_database_that_hangs_is_answered_503_in_time_and_has_one_effect(
             running = asyncio.create_task(call(app, *REQUEST)) if held else None
             if held:
                 await hold.reached()
-            await asyncio.to_thread(stop_backends, postgres, signal.SIGSTOP)
+            await asyncio.to_thread(stop_backends, shop_database, signal.SIGSTOP)
             begun = time.monotonic()
             hold.go_on.set()
             reply = await (running or call(app, *REQUEST))
             waited = time.monotonic() - begun
-            await asyncio.to_thread(stop_backends, postgres, signal.SIGCONT)
+            await asyncio.to_thread(stop_backends, shop_database, signal.SIGCONT)
             return reply, waited, await until(lambda: call(app, *REQUEST), lambda reply: reply.status == 204)
 
     with shop_of(driver, request) as shop:

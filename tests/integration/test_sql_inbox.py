@@ -15,8 +15,8 @@ from sqlalchemy import MetaData, StaticPool, create_engine, event, insert, inspe
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from hookline_receiver import InvalidReceiver, SqlLedger, inbox_table
-from tests.support_receiver import Reply, asking, call, until
-from tests.support_sql import INBOX, POSTGRES, REQUEST, order, shop_of
+from tests.support_receiver import Reply, asking, until
+from tests.support_sql import INBOX, POSTGRES, REQUEST, answered, order, shop_of
 
 if TYPE_CHECKING:
     from tests.support_sql import Shop
@@ -90,7 +90,7 @@ def test_old_rows_are_found_by_the_index(request: pytest.FixtureRequest, driver:
 def test_pruning_goes_on_beside_deliveries_and_other_prunings(postgres_shop: Shop) -> None:  # cases: E13
     async def go() -> tuple[list[int], list[Reply]]:
         async with app.lifespan():
-            deliveries = (call(app, *order(number)) for number in range(40))
+            deliveries = (answered(app, order(number)) for number in range(40))
             prunings, replies = await asyncio.gather(
                 asyncio.gather(*(ledger.prune() for _ in range(3))), asyncio.gather(*deliveries)
             )
