@@ -130,11 +130,15 @@ class PooledTransport(ABC, Generic[C, R]):
         connected = await self._guard.connect(target.host, target.port)
         with securing():
             # The socket is the loop's from here on: closing it here as well could close its descriptor's next user.
-            _, made = await asyncio.get_running_loop().create_connection(
+            opened, made = await asyncio.get_running_loop().create_connection(
                 protocol, sock=connected, ssl=context, server_hostname=target.host if secure else None
             )
         if secure:
-            await asyncio.sleep(0)  # what came with the handshake is read before the request can ask for it
+            try:
+                await asyncio.sleep(0)  # what came with the handshake is read before the request can ask for it
+            except BaseException:
+                opened.abort()
+                raise
         return made
 
     def _context(self) -> ssl.SSLContext:
