@@ -134,7 +134,7 @@ class Reading:
         """Readings of where the answer ends have to agree (RFC 9112 6.3): one framing, and no coding but this one."""
         framing = [field for field in self._fields if field[0] in (_LENGTH, _ENCODING)]
         self._framed = bool(framing)
-        if len(framing) > 1 or any(value.lower() != b"chunked" for name, value in framing if name == _ENCODING):
+        if framing and (framing[1:] or (framing[0][0] == _ENCODING and framing[0][1].lower() != b"chunked")):
             raise _Stop
 
 

@@ -87,8 +87,8 @@ class PooledTransport(ABC, Generic[C, R]):
         target = target_of(url, self._policy)
         check_headers(headers)
         request, progress = self._request(target, headers, body), Progress(on_sent)
-        key = (destination, target.origin)
-        reused = self._idle.take(key, _now())
+        key, loop = (destination, target.origin), asyncio.get_running_loop()
+        reused = self._idle.take(key, loop.time())
         if reused is not None:
             try:
                 answer = await reused.exchange(request, progress, deadline)
@@ -99,7 +99,7 @@ class PooledTransport(ABC, Generic[C, R]):
                     raise
                 self.repeated += 1
             else:
-                self._idle.put(key, reused, _now())
+                self._idle.put(key, reused, loop.time())
                 return answer
         try:
             async with asyncio.timeout_at(deadline):
@@ -107,7 +107,7 @@ class PooledTransport(ABC, Generic[C, R]):
         except TimeoutError:
             raise progress.failed("timeout", "no connection before the deadline") from None
         answer = await fresh.exchange(request, progress, deadline)
-        self._idle.put(key, fresh, _now())
+        self._idle.put(key, fresh, loop.time())
         return answer
 
     async def aclose(self) -> None:
@@ -154,10 +154,6 @@ def securing() -> Generator[None]:
         raise TransportFailed("tls", f"the TLS handshake failed: {error.reason or 'no reason given'}") from None
     except OSError:
         raise TransportFailed("connect", "the connection ended before it was secured") from None
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @lru_cache(maxsize=1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Literal, Protocol
 
 from hookline_shared.errors import HooklineError
@@ -92,9 +93,18 @@ def check_headers(headers: Headers) -> None:
     Names are tokens and values visible ASCII with inner spaces, at most 4 KiB (RFC 9110 5.1, 5.5).
     """
     for name, value in headers:
-        if not _TOKEN.fullmatch(name):
-            raise TransportFailed("header", "a header name is not a token of RFC 9110")
-        if name.lower() in RESERVED:
-            raise TransportFailed("header", f"the header {name.decode('ascii')} belongs to the transport")
+        fault = _fault_of(name)
+        if fault:
+            raise TransportFailed("header", fault)
         if not _VALUE.fullmatch(value):
             raise TransportFailed("header", f"the value of header {name.decode('ascii')} is not visible ASCII")
+
+
+@lru_cache(maxsize=256)
+def _fault_of(name: bytes) -> str:
+    """What is wrong with a header's name; empty when nothing is. The same few are asked about again and again."""
+    if not _TOKEN.fullmatch(name):
+        return "a header name is not a token of RFC 9110"
+    if name.lower() in RESERVED:
+        return f"the header {name.decode('ascii')} belongs to the transport"
+    return ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
 import idna
@@ -36,7 +36,7 @@ _NUMERIC: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORTS: Final = {"https": 443, "http": 80}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Url:
     """One allowed URL. `host` is lower-case ASCII without brackets; `target` is path and query as given."""
 
@@ -45,13 +45,13 @@ class Url:
     port: int
     target: bytes = field(repr=False)
 
-    @property
+    @cached_property
     def authority(self) -> str:
         """The value of the `host` header: brackets around IPv6, no default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
-    @property
+    @cached_property
     def origin(self) -> str:
         """Scheme, host and port: all of a URL that may be shown."""
         return f"{self.scheme}://{self.authority}"
