@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from sqlalchemy import create_engine
 
 from hookline_receiver.testing import DeliveryClient, sign_request
 from hookline_sender import SigningKey, Worker
@@ -43,6 +45,15 @@ def load(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def run_page(name: str) -> dict[str, Any]:
+    """What the Python blocks of a page define."""
+    page, names = (EXAMPLES.parent / "docs" / name).read_text("utf-8"), dict[str, Any]()
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        # Not with this module's lazy annotations: a reader's file has none.
+        exec(compile(block, name, "exec", dont_inherit=True), names)  # noqa: S102 - our own page
+    return names
 
 
 @pytest.mark.parametrize("app", ["app", "fastapi_app"])
@@ -108,13 +119,39 @@ def test_the_middleware_app_books_a_payment_once_and_nothing_unsigned() -> None:
     assert (forged.status_code, example.invoices) == (401, {"o-3": 7})
 
 
+def test_the_exactly_once_service_books_copies_and_retries_of_a_payment_once(
+    environ: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    environ.chdir(tmp_path)
+    environ.delenv("ORDERS_DATABASE", raising=False)
+    body: dict[str, Any] = {"order_id": "o-5", "amount_cents": 1999}
+    headers, content = sign_request("order.paid", body, key=KEY)
+    with serve(load("exactly_once_orders").app) as url, ThreadPoolExecutor(8) as senders:
+        copies = senders.map(
+            lambda _: httpx.post(f"{url}/hooks/shop", headers=headers, content=content, trust_env=False), range(8)
+        )
+        statuses = {copy.status_code for copy in copies}
+        books = httpx.get(f"{url}/books", trust_env=False).json()
+    assert statuses <= {204, 503}
+    assert books == {"o-5": 1999}
+
+
+def test_the_code_of_the_exactly_once_page_runs_as_it_stands(environ: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    environ.chdir(tmp_path)
+    names = run_page("exactly-once.md")
+    names["metadata"].create_all(create_engine("sqlite:///orders.db"))
+    body = {"order_id": "o-6", "amount_cents": 7}
+    with DeliveryClient(names["app"], "/hooks/shop", receiver=names["receiver"]) as client:
+        first, again = (client.deliver("order.paid", body, id="order-6-paid") for _ in range(2))
+    headers, content = sign_request("order.paid", body, key=KEY)
+    with serve(names["orders"]) as url:
+        once = httpx.post(f"{url}/hooks/shop", headers=headers, content=content, trust_env=False)
+    assert (first.status, again.status, again.replayed, once.status_code) == (204, 204, True, 204)
+
+
 @pytest.mark.usefixtures("environ")
 def test_the_code_of_the_receiving_page_runs_as_it_stands() -> None:
-    page = (EXAMPLES.parent / "docs" / "receiving.md").read_text("utf-8")
-    names: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-        # Not with this module's lazy annotations: a reader's file has none.
-        exec(compile(block, "receiving.md", "exec", dont_inherit=True), names)  # noqa: S102 - our own page
+    names = run_page("receiving.md")
     names["test_a_payment_is_booked_once"]()
     with DeliveryClient(names["orders"], "/hooks/shop", receiver=names["receiver"]) as client:
         assert client.post([], b"").status == 401
