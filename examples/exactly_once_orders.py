@@ -74,6 +74,6 @@ app.router.routes.append(Route("/hooks/shop", receiver))
 @app.get("/books")
 async def books() -> dict[str, int]:
     """What was booked, in cents by order."""
-    total = select(Booking.order_id, func.sum(Booking.amount_cents)).group_by(Booking.order_id)
+    total = select(Booking.order_id, func.sum(Booking.amount_cents).label("cents")).group_by(Booking.order_id)
     async with AsyncSession(engine) as session:
-        return {order_id: cents for order_id, cents in await session.execute(total)}
+        return {row.order_id: row.cents for row in await session.execute(total)}

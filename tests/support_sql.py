@@ -230,7 +230,10 @@ def shop_at(driver: str, url: str, **options: Any) -> Generator[Shop]:
     """A shop in the empty database at `url`."""
     observer, address = create_engine(url, pool_pre_ping=True), url.partition(":")[2]
     METADATA.create_all(observer)
+    engine = engine_of(driver, address, **options)
     try:
-        yield Shop(address, engine_of(driver, address, **options), observer)
+        yield Shop(address, engine, observer)
     finally:
         observer.dispose()
+        if isinstance(engine, Engine):  # an AsyncEngine is disposed of in its loop, by `run`
+            engine.dispose()

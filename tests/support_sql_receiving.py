@@ -36,7 +36,7 @@ def sql_receiving(driver: str, address: str, book: Path) -> Generator[tuple[str,
 
 
 class _StopsAtResponse:
-    """The application, but for the response to an order that stops there: nobody is sent it."""
+    """The application, but for the success of an order that stops there: nobody is told of it."""
 
     def __init__(self, app: ASGIApp, book: Path) -> None:
         self._app, self._book = app, book
@@ -51,7 +51,7 @@ class _StopsAtResponse:
             return message
 
         async def stopped(message: Any) -> None:
-            if RESPONSE.encode() in body:
+            if RESPONSE.encode() in body and message.get("status") == 204:
                 note(self._book, RESPONSE)
                 await asyncio.Event().wait()
             await send(message)

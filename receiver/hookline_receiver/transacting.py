@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from hookline_receiver import answers
-from hookline_receiver.errors import LedgerUnavailable
+from hookline_receiver.errors import InvalidReceiver, LedgerUnavailable
 from hookline_receiver.outcome import COMPLETED, STOP_GRACE, ends, outcome, unclaimed
 from hookline_receiver.tasks import Tasks
 from hookline_receiver.turns import Turns
@@ -137,20 +137,25 @@ class Transacting:
             return
         held.work = work
         try:
-            await self._handle(work, entry, held)
+            in_time = await self._ended_in_time(work, held)
         except asyncio.CancelledError:  # the receiver stops
             work.stop()
             if await ends(work, STOP_GRACE) and held.recording is None:
                 await self._roll_back(held, answers.OVERDUE)
             raise
+        await self._settle(work, entry, held, in_time=in_time)
 
-    async def _handle(self, work: Work, entry: Entry, held: _Held) -> None:
-        in_time = await ends(work, self._terms.handler_deadline)
-        if not in_time:
-            work.stop()
-            if not await ends(work, STOP_GRACE):
-                held.say(answers.OVERDUE)
-                await asyncio.wait({work.future})
+    async def _ended_in_time(self, work: Work, held: _Held) -> bool:
+        """Whether the handler ended within its deadline; it has ended in any case."""
+        if await ends(work, self._terms.handler_deadline):
+            return True
+        work.stop()
+        if not await ends(work, STOP_GRACE):
+            held.say(answers.OVERDUE)
+            await asyncio.wait({work.future})
+        return False
+
+    async def _settle(self, work: Work, entry: Entry, held: _Held, *, in_time: bool) -> None:
         status, answer = self._verdict(work, held, stopped=not in_time)
         if held.recording is not None:
             await self._commit(held.recording, held, answer)
@@ -202,6 +207,9 @@ class Transacting:
         held.say(answer)
 
     async def _commit_by_hand(self, held: _Held) -> None:
+        if held.work is not None and held.work.endpoint and not held.used:
+            message = "complete() commits delivery.session: write with it, what the endpoint wrote elsewhere stays out"
+            raise InvalidReceiver(message)
         if held.recording is None:
             held.recording = self._tasks.start(held.transaction.commit(COMPLETED))
         try:

@@ -33,9 +33,11 @@ def attempt(name: str) -> tuple[Pairs, bytes]:
 
 
 def post(url: str, name: str) -> None:
+    """Send it, and send it again when it is told to come again, until the receiver is killed."""
     headers, body = attempt(name)
-    with contextlib.suppress(httpx.TransportError):  # it is killed
-        httpx.post(url, headers=headers, content=body, trust_env=False, timeout=30)
+    with contextlib.suppress(httpx.TransportError):
+        while httpx.post(url, headers=headers, content=body, trust_env=False, timeout=30).status_code == 503:
+            pass
 
 
 def noted(book: Path, name: str) -> bool:

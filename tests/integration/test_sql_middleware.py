@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI, Request
 from sqlalchemy import insert
 
-from hookline_receiver import Delivery, DeliveryConflict, Receiver, Reject, WebhookMiddleware
+from hookline_receiver import Delivery, DeliveryConflict, InvalidReceiver, Receiver, Reject, WebhookMiddleware
 from tests.support import serve
 from tests.support_middleware import Endpoint, behind
 from tests.support_receiver import Reply, call, receiver
@@ -82,6 +82,17 @@ def test_its_own_complete_is_the_commit(shop: Shop) -> None:
     first, again = sent(shop, *fronted(shop, complete, complete="explicit"))
     assert seen == [(["effect"], [204])]
     assert (first.status, again.status, replayed(again)) == (500, 204, True)
+
+
+def test_a_complete_without_the_session_is_refused(shop: Shop) -> None:
+    async def complete(delivery: Delivery) -> int:
+        with pytest.raises(InvalidReceiver, match="write with it"):
+            await delivery.complete()
+        return 500
+
+    made = receiver(ledger=shop.ledger())
+    (first,) = sent(shop, behind(Endpoint(act=complete), made, complete="explicit"), made, times=1)
+    assert (first.status, shop.rows()) == (500, [])
 
 
 def test_a_forgotten_complete_is_rolled_back(shop: Shop) -> None:

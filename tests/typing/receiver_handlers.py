@@ -5,9 +5,11 @@ A line that must be reported ends in a comment `E:` that says why; every other l
 
 from __future__ import annotations
 
-from typing import assert_type
+from typing import TYPE_CHECKING, assert_type
 
 from pydantic import BaseModel
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse, Response
 
 from hookline_receiver import (
@@ -19,9 +21,13 @@ from hookline_receiver import (
     Receiver,
     RedisLedger,
     SigningKey,
+    SqlLedger,
     verify,
 )
 from hookline_receiver.testing import sign_request
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 
 class OrderPaid(BaseModel):
@@ -77,6 +83,32 @@ def four(event: DomainEvent[OrderPaid], delivery: Delivery) -> JSONResponse | No
 @receiver.on_ref(order_paid)
 async def five(event: DomainEventRef) -> None:
     assert_type(event.data_ref, str)
+
+
+# A session has the type that the handler says; without a word it is anything.
+@receiver.on(order_paid)
+async def booked(event: DomainEvent[OrderPaid], delivery: Delivery[AsyncSession]) -> None:
+    assert_type(delivery.session, AsyncSession)
+    assert_type(await delivery.session.get(object, 1), object | None)
+    delivery.session.commit_all()  # E: an AsyncSession has no such method
+
+
+@receiver.on(order_paid)
+def booked_in_a_thread(event: DomainEvent[OrderPaid], delivery: Delivery[Session]) -> None:
+    assert_type(delivery.session, Session)
+
+
+# `once` is entered as its session is.
+async def once(engine: AsyncEngine, plain: Engine) -> None:
+    inbox = SqlLedger(engine)
+    Receiver("shop", keys=key, ledger=inbox)
+    SqlLedger("sqlite://")  # E: no engine
+    async with AsyncSession(engine) as asynchronous, inbox.once(asynchronous, delivery) as first:
+        assert_type(first, bool)
+    with Session(plain) as session, SqlLedger(plain).once(session, delivery) as first:
+        assert_type(first, bool)
+    with inbox.once(asynchronous, delivery):  # E: an AsyncSession is entered with async with
+        pass
 
 
 # They stay directly callable.

@@ -30,8 +30,9 @@ PROMISED = {
             "Receiver",
             "RedisLedger",
             "Refused",
+            "SqlLedger",
         ),
-        *("Reject", "RetryLater", "SigningKey", "WebhookMiddleware", "verify"),
+        *("Reject", "RetryLater", "SigningKey", "WebhookMiddleware", "inbox_table", "verify"),
     },
     "hookline_shared": {"DomainEvent", "DomainEventRef", "EventType", "HooklineError", "SigningKey"},
 }
@@ -140,7 +141,9 @@ def test_contracts_and_verification_need_only_the_base(names: str) -> None:
         ("hookline_sender", "SyncPublisher", "sender"),
         ("hookline_sender", "Worker", "sender"),
         ("hookline_receiver", "RedisLedger", "receiver"),
+        ("hookline_receiver", "SqlLedger", "sql"),
         ("hookline_receiver", "WebhookMiddleware", "receiver"),
+        ("hookline_receiver", "inbox_table", "sql"),
     ],
 )
 def test_a_missing_extra_is_named_in_the_error(package: str, name: str, extra: str) -> None:

@@ -160,7 +160,9 @@ class Driven:
         self._over()
 
     async def rollback(self) -> None:
-        """Leave no trace."""
+        """Leave no trace. Nothing to do when it is over."""
+        if self._place is None:
+            return
         try:
             await self._run(self._unit.rollback)
         finally:
