@@ -3,6 +3,7 @@
     python -m tests.support_crash_worker URL NAMESPACE [WAY [CONCURRENCY]]
 
 It says "working" once it works, and stops on SIGTERM as `hookline worker` does. WAY is how it sends; see WAYS.
+LEASE and ORDERING in its environment are its lease in seconds and the order of its webhook.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ WAYS: Mapping[str, Callable[[], Sends]] = {"plain": Sends, "blocks": Blocks, "di
 def worker_process(
     url: str, namespace: str, environ: Mapping[str, str], way: str = "plain", *, concurrency: int = 100
 ) -> Generator[subprocess.Popen[str]]:
-    """A worker that works; killed when the block ends. LEASE in `environ` is its lease in seconds, else 3."""
+    """A worker that works; killed when the block ends."""
     arguments = ("-m", "tests.support_crash_worker", url, namespace, way, str(concurrency))
     with python(*arguments, environ=environ) as process:
         assert next_line(process) == "working"
@@ -128,7 +129,8 @@ def stop(process: subprocess.Popen[str], limit: float = 20) -> None:
 async def _work(url: str, namespace: str, way: str = "plain", concurrency: str = "100") -> None:
     transport = WAYS[way]()
     deployment = crash_deployment(url, namespace, lease=float(os.environ.get("LEASE", "3")))
-    worker = Worker(crash_plan(), deployment, concurrency=int(concurrency), transport=transport)
+    plan = crash_plan(ordering=os.environ.get("ORDERING", "unordered"))
+    worker = Worker(plan, deployment, concurrency=int(concurrency), transport=transport)
     try:
         async with worker.background():
             say("working")

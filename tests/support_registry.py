@@ -14,14 +14,15 @@ from tests.support_engine import DAY, Lane
 if TYPE_CHECKING:
     from hookline_sender.engine.records import Published
     from hookline_sender.engine.registry import Entry, Found, TenantEntries
+    from hookline_sender.policy import Ordering
     from tests.support_engine import Engine
 
 
 class Registry:
     """The registry of an engine's namespace; destinations are of the webhook `billing` unless told otherwise."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine, self.layout = engine, engine.layout
+    def __init__(self, engine: Engine, ordering: Ordering = "unordered") -> None:
+        self.engine, self.layout, self.ordering = engine, engine.layout, ordering
 
     def tenant(self, tenant: str = "") -> TenantEntries:
         return self.engine.run(registry.tenant_entries(self.layout, tenant))
@@ -59,15 +60,23 @@ class Registry:
         self.engine.run(registry.set_paused(self.layout, name, paused=False))
 
     def publish(
-        self, key: str, tenant: str = "", *, seen: TenantEntries | None = None, delay: float = 0, cap: int = 50
+        self,
+        key: str,
+        tenant: str = "",
+        *,
+        seen: TenantEntries | None = None,
+        delay: float = 0,
+        cap: int = 50,
+        aggregate: str = "x",
     ) -> Published:
         """Publish to all of a tenant's destinations, as it is or as it was `seen`."""
         known = seen or self.tenant(tenant)
         targets = tuple(
-            Target(each.lane, "billing", each.id, "unordered", round(DAY * 1000), cap, each.version, each.paused)
+            Target(each.lane, "billing", each.id, self.ordering, round(DAY * 1000), cap, each.version, each.paused)
             for each in known.entries
         )
-        request = self.engine.request(key, delay=delay, targets=targets, tenants=((tenant, known.revision),))
+        tenants = ((tenant, known.revision),)
+        request = self.engine.request(key, delay=delay, targets=targets, tenants=tenants, aggregate=(aggregate, 1))
         return self.engine.run(commands.publish(self.layout, request))
 
     def id_of(self, key: str, name: str) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 import secrets
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hookline_sender import DestinationBusy, StaleRegistry
 from hookline_sender.engine.records import Dead, Released, Retry, Settlement, State
-from tests.support_engine import OK, Engine, plan_of
+from tests.support_engine import OK, POLICY, Engine, plan_of
 from tests.support_invariants import faults
 from tests.support_registry import Registry
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hookline_sender.embedded import EmbeddedServer
     from hookline_sender.engine.records import ClaimedTask, Outcome
     from hookline_sender.engine.registry import TenantEntries
+    from hookline_sender.policy import Ordering
 
 NAMES, TENANTS = ("a", "b", "c", "d"), ("", "t1")
 OUTCOMES: tuple[Outcome, ...] = (OK, OK, Retry("http_5xx", 1, 500), Dead("http_4xx", 1, 404), Released())
@@ -56,7 +57,7 @@ class Walk:
     def step(self) -> None:
         name = self.rand.choice(NAMES)
         often = (self.publish, self.publish, self.turn, self.turn)
-        act = self.rand.choice((*often, self.register, self.publish_late, self.remove, self.pause))
+        act = self.rand.choice((*often, self.register, self.publish_late, self.remove, self.pause, self.let_go))
         act(name)
         assert faults(self.registry.engine) == []
         assert self.registry.faults() == []
@@ -85,6 +86,12 @@ class Walk:
             paused = self.known[name].paused = self.rand.random() < 0.5
             (self.registry.pause if paused else self.registry.resume)(name)
 
+    def let_go(self, name: str) -> None:
+        """Of the dead letters of a destination, those that hold others hold them no more."""
+        for delivery_id, word in self.ended.items():
+            if word == "failed" and self.tasks[delivery_id][0] == name:
+                assert self.registry.engine.cancel(delivery_id) is State.FAILED
+
     def publish(self, name: str) -> None:
         tenant = self.tenant_of(name)
         self.published += 1
@@ -93,7 +100,9 @@ class Walk:
         self.seen.append(seen)
         expected = {each for each in self.known if self.tenant_of(each) == tenant}
         assert {each.id for each in seen.entries} == expected
-        done = self.registry.publish(key, tenant, seen=seen, delay=self.rand.choice((0, 0, 30)), cap=3)
+        delay, aggregate = self.rand.choice((0, 0, 30)), self.rand.choice("xy")
+        cap = 1 if self.registry.ordering == "binding" else 3
+        done = self.registry.publish(key, tenant, seen=seen, delay=delay, cap=cap, aggregate=aggregate)
         ids = {each: self.registry.id_of(key, each) for each in expected}
         assert {i[22:] for i in ids.values()} == set(done.lanes)
         self.tasks |= {i: (each, self.lives[each]) for each, i in ids.items()}
@@ -159,6 +168,7 @@ class Walk:
         for name in self.known:
             self.known[name].paused = False
             self.registry.resume(name)
+            self.let_go(name)
         engine = self.registry.engine
         for _ in range(200):
             answer = engine.turn(10, [Settlement(task.delivery_id, task.token, OK) for task in self.running.values()])
@@ -174,11 +184,13 @@ class Walk:
             assert state >= State.COMPLETED
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_random_walks_keep_the_rules_of_the_registry(any_server: EmbeddedServer, seed: int) -> None:
-    engine = Engine(any_server.url, f"walk-{secrets.token_hex(8)}", plan_of())
+@pytest.mark.parametrize("ordering", ["unordered", "binding", "aggregate"])
+@pytest.mark.parametrize("seed", range(4))
+def test_random_walks_keep_the_rules_of_the_registry(any_server: EmbeddedServer, seed: int, ordering: Ordering) -> None:
+    policy = POLICY if ordering == "unordered" else replace(POLICY, ordering=ordering, on_dead="block")
+    engine = Engine(any_server.url, f"walk-{secrets.token_hex(8)}", plan_of(billing=policy))
     with closing(engine.redis):
-        walk = Walk(Registry(engine), random.Random(seed))  # noqa: S311 - a walk that can be repeated
+        walk = Walk(Registry(engine, ordering), random.Random(seed))  # noqa: S311 - a walk that can be repeated
         for _ in range(80):
             walk.step()
         walk.finish()

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hookline_sender import DestinationBusy, InvalidDestination, NotRedrivable
 from hookline_sender.engine.records import Dead, Released, Retry, State
-from tests.support_engine import DAY, OK, settlement, settlements
+from tests.support_engine import DAY, OK, POLICY, settlement, settlements
+from tests.support_registry import Registry
 
 if TYPE_CHECKING:
-    from tests.support_registry import Registry
+    from collections.abc import Callable
+
+    from hookline_sender.policy import OnDead, Ordering
+    from tests.support_engine import Engine
+
+    Bound = Callable[..., Engine]
 
 FAILED = Dead("http_4xx", 1, 404)
 
@@ -190,3 +197,48 @@ def test_settling_is_not_disturbed_by_tasks_that_are_cancelled_beside_it(registr
     answer = registry.engine.turn(5, settlements(running))
     assert (answer.settled, answer.tasks) == (("completed", "completed"), ())
     assert registry.engine.counters() == {"completed": 2, "cancelled": 2}
+
+
+def followers(bound: Bound, ordering: Ordering, on_dead: OnDead) -> Registry:
+    """Publications k0 to k149 about one thing, of which the first runs."""
+    engine = bound(billing=replace(POLICY, ordering=ordering, on_dead=on_dead))
+    registry = Registry(engine, ordering)
+    registry.register("acme")
+    seen = registry.tenant()
+    for number in range(150):
+        registry.publish(f"k{number}", seen=seen, cap=1)
+    return registry
+
+
+@pytest.mark.parametrize("on_dead", ["skip", "block"])
+@pytest.mark.parametrize("ordering", ["binding", "aggregate"])
+def test_an_ordered_queue_of_a_removed_destination_is_freed_in_slices_to_the_last_key(
+    bound: Bound, ordering: Ordering, on_dead: OnDead
+) -> None:
+    registry = followers(bound, ordering, on_dead)
+    engine = registry.engine
+    engine.settle(engine.one(slots=1), FAILED)
+    assert registry.remove("acme") == 149
+    left = [149]
+    while left[-1]:
+        assert engine.turn().tasks == ()
+        left.append(engine.counters().get("open", 0))
+    assert left in ([149, 85, 21, 0], [149, 86, 22, 0])
+    engine.turn()
+    assert not [name for name in engine.names() if name.startswith(("a:", "q:", "z:"))]
+
+
+@pytest.mark.parametrize("ordering", ["binding", "aggregate"])
+def test_what_waits_behind_a_running_attempt_is_cancelled_when_its_destination_is_removed(
+    bound: Bound, ordering: Ordering
+) -> None:
+    registry = followers(bound, ordering, "block")
+    engine = registry.engine
+    task = engine.one(slots=1)
+    registry.remove("acme")
+    engine.turn(0, [settlement(task, FAILED)])
+    for _ in range(4):
+        engine.advance(1)
+        engine.turn()
+    assert engine.counters()["cancelled"] == 149
+    assert "open" not in engine.counters()
