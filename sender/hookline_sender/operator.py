@@ -135,8 +135,8 @@ class Operator:
     async def cancel(self, delivery_id: str) -> Cancellation:
         """End a delivery that nobody wants any more; needs the grant cancel:webhook:NAME.
 
-        A pending one is cancelled at once, a running one unless its attempt succeeds; an ended one stays as it is.
-        Raises UnknownDelivery, NotGranted.
+        A pending one is cancelled at once, a running one unless its attempt succeeds. An ended one stays as it is, but
+        a dead letter then holds nobody any more (`on_dead="block"`). Raises UnknownDelivery, NotGranted.
         """
         record = await self.inspect(delivery_id)
         self._require("cancel", record)
@@ -145,7 +145,8 @@ class Operator:
     async def redrive(self, delivery_id: str, request_id: str | None = None, *, accept_repeat: bool = False) -> Redrive:
         """Deliver a dead letter again, with the same id and bytes; needs the grant recover:webhook:NAME.
 
-        It goes to the end of its destination's queue with new attempts and a new deadline.
+        It goes to the end of its destination's queue, or takes its place in it where it held those behind it, with new
+        attempts and a new deadline.
 
         request_id: 1-64 of letters, digits and ``. _ : -``; the same one does it once. None makes a new one.
         accept_repeat: redrive also what ended as `indeterminate`, and may then take effect twice.

@@ -151,7 +151,8 @@ class Publisher(Outlet):
             payload has to be written alike each time, so no sets, whose order is another one in another process.
         data_ref: instead of a payload, where the receiver finds it; `receiver.on_ref` handles such events.
         delay: seconds until the first attempt, below the deadline of every destination.
-        aggregate: (id, revision) of the thing the event is about.
+        aggregate: (id, revision) of the thing the event is about; webhooks with ordering="aggregate" keep its events in
+            order, by the id.
         tenant: whose event it is; part of the identity.
         traceparent: W3C trace context; without a valid one a new trace begins.
         occurred_at: aware datetime or RFC 3339 text; now when None. A repeat compares it only when it was given.

@@ -257,9 +257,23 @@ def test_the_order_of_a_webhook_changes_only_when_nothing_is_unfinished(bound: B
     engine.bind()
     engine.redrive(engine.id_of("x1", ONE))
     publish(engine, "y1", "y2", lane=Lane("one", ordering="binding"))
-    assert len(engine.claim()) == 1
-    engine.advance(31)
+    engine.settle(engine.one(), FAILED, 30)
+    assert engine.claim() == ()
+    engine.advance(30)
     assert end_all(engine) == ["x1", "y1", "y2"]
+
+
+def test_a_destination_with_dead_letters_takes_the_new_order_with_its_next_publication(bound: Bound) -> None:
+    engine = bound(billing=AGGREGATE)
+    publish(engine, "x1")
+    engine.settle(engine.one(), DEAD)
+    engine.plan = plan_of(billing=replace(POLICY, ordering="binding"))
+    engine.bind()
+    publish(engine, "y1", "z1", lane=Lane("one", ordering="binding"))
+    engine.settle(engine.one(), FAILED, 30)
+    assert engine.claim() == ()
+    engine.advance(30)
+    assert end_all(engine) == ["y1", "z1"]
 
 
 def test_a_delivery_says_what_it_waits_for(ordered: Engine) -> None:

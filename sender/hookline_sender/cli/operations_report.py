@@ -66,6 +66,8 @@ def cancelled(done: Cancellation) -> str:
             return f"{done.delivery_id} is cancelled"
         case State.RUNNING:
             return f"{done.delivery_id} is being attempted: it is cancelled unless that succeeds"
+        case State.FAILED:
+            return f"{done.delivery_id} had ended already: failed. Nothing waits for it any more"
         case state:
             return f"{done.delivery_id} had ended already: {state.word}"
 

@@ -2,7 +2,9 @@
 
     accepted, waiting ── cancel ──▶ cancelled
     running ── cancel ──▶ running, requested ── attempt ends ──▶ completed if it succeeded, else cancelled
-    failed ── redrive ──▶ accepted, at the tail of its lane, with new attempts and a new deadline
+    failed ── redrive ──▶ accepted, at the tail of its lane, with new attempts and a new deadline; one that held those
+                          behind it (on_dead="block") goes on in its place
+    failed ── cancel ───▶ failed, but it holds nobody any more
 
 Asked of a task in any other state, a command changes nothing and answers that state.
 """

@@ -34,11 +34,10 @@ local function leave_old_place(t, r)
   if not has(r.flags, F_QUEUED) then return end
   local headed = call('LREM', key('q:' .. lane), 1, pid) + call('ZREM', key('z:' .. lane), pid) > 0
   if not has(r.flags, F_AGGREGATE) then return end
-  local name = queue_name(lane, t.aggregate)
   if headed then
     advance(t.lane_state, t.aggregate, pid, now)
-  elseif call('LREM', key('a:' .. name), 1, pid) == 1 then
-    rewatch(name)
+  else
+    call('LREM', key('a:' .. queue_name(lane, t.aggregate)), 1, pid)
   end
 end
 
