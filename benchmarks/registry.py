@@ -3,7 +3,8 @@
     python -m benchmarks.registry [DESTINATIONS]      50,000 unless told
 
 Ten destinations for each tenant, loaded through the registry's own command in pipelines. After a hundredth, a tenth and
-all of them the same publications are made for tenants of 1, 10 and 100 destinations.
+all of them the same publications are made for tenants of 1, 10 and 100 destinations, there and, by turns, in another
+namespace that has nobody else.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ import os
 import sys
 import time
 from itertools import count
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.harness import Parcel, Usage, about, durable_server, padding_of, run, table
+from benchmarks.harness import Parcel, Usage, about, durable_server, medians, padding_of, run, table
 from hookline_sender import Deployment, Destination, Destinations, Plan, Publisher, SigningKey
 from hookline_sender.engine import registry
 from hookline_sender.engine.registry import NO_DESTINATIONS
@@ -46,15 +46,14 @@ URL: Final = "https://hooks.customer-of-ours.example/incoming/orders?account=012
 class Market:
     """A namespace on `server` with customers."""
 
-    def __init__(self, server: EmbeddedServer) -> None:
-        os.environ["HOOKLINE_KEY_ENCRYPTION_KEY"] = SigningKey.generate().reveal()
+    def __init__(self, server: EmbeddedServer, namespace: str) -> None:
         self.server, self.numbers = server, count()
         self.plan = Plan("market")
         self.event = self.plan.event("order.paid", Parcel)
         self.parcel = Parcel(order_id="0" * 8, padding=padding_of(self.event))
         self.webhook = self.plan.webhook("customers", subscribers=True)
         grants = frozenset({"publish:*", "register:*"})
-        self.deployment = Deployment(server.url, namespace="market", grants=grants, max_records=100_000_000)
+        self.deployment = Deployment(server.url, namespace=namespace, grants=grants, max_records=100_000_000)
 
     async def load(self, tenants: Sequence[str], each: int) -> None:
         """Register `each` destinations for each of the tenants, which have none."""
@@ -79,26 +78,12 @@ class Market:
                     revisions[tenant] = str(entry.version)
         await store.aclose()
 
-    async def cost(self, publisher: Publisher, tenants: Sequence[str]) -> tuple[float, float]:
-        """Redis' microseconds of processor for a publication to each tenant, and milliseconds until it is told."""
-        before, took = Usage.of(self.server), list[float]()
+    async def cost(self, publisher: Publisher, tenants: Sequence[str]) -> float:
+        """Redis' microseconds of processor for a publication, made for each of the tenants."""
+        before = Usage.of(self.server)
         for tenant in tenants:
-            started = time.perf_counter()
             await publisher.publish(self.event, self.parcel, id=str(next(self.numbers)), tenant=tenant)
-            took.append(time.perf_counter() - started)
-        return Usage.of(self.server).since(before).cpu / len(tenants) * 1e6, median(took) * 1e3
-
-    async def costs(self, loaded: Sequence[str]) -> list[tuple[float, float]]:
-        """The cost for each of the measured tenants, then for some of `loaded` that the publisher meets anew."""
-        known = [[f"measured-{each}"] * PUBLICATIONS for each in MEASURED]
-        rounds = list[list[tuple[float, float]]]()
-        for _ in range(ROUNDS):
-            async with Publisher(self.plan, self.deployment) as publisher:
-                for tenants in known:
-                    await self.cost(publisher, tenants[:1])
-                measured = (*known, loaded[:PUBLICATIONS])
-                rounds.append([await self.cost(publisher, tenants) for tenants in measured])
-        return [(median(cpu for cpu, _ in each), median(ms for _, ms in each)) for each in zip(*rounds, strict=True)]
+        return Usage.of(self.server).since(before).cpu / len(tenants) * 1e6
 
     async def reseal(self) -> float:
         """Destinations per second that are sealed anew under another key."""
@@ -114,23 +99,45 @@ class Market:
         return resealed / (time.perf_counter() - started)
 
 
+async def compare(small: Market, large: Market, loaded: Sequence[str]) -> list[str]:
+    """A publication's cost in the large namespace, and its multiple of that in the small one, for the measured tenants.
+
+    The last is the cost for some of `loaded`, which the publisher meets for the first time.
+    """
+    known = [[f"measured-{each}"] * PUBLICATIONS for each in MEASURED]
+    rounds = list[list[float]]()
+    for _ in range(ROUNDS):
+        async with Publisher(small.plan, small.deployment) as alone, Publisher(large.plan, large.deployment) as among:
+            figures = list[float]()
+            for tenants in known:
+                for market, publisher in ((small, alone), (large, among)):
+                    await market.cost(publisher, tenants[:1])
+                    figures.append(await market.cost(publisher, tenants))
+            rounds.append([*figures, await large.cost(among, loaded[:PUBLICATIONS])])
+    *pairs, unmet = medians(rounds)
+    shown = [f"{cpu:,.0f} µs, {cpu / alone:.2f}×" for alone, cpu in zip(pairs[::2], pairs[1::2], strict=True)]
+    return [*shown, f"{unmet:,.0f} µs"]
+
+
 def measure(server: EmbeddedServer, destinations: int) -> tuple[list[list[str]], list[list[str]]]:
     """The rows of both tables."""
-    market, loaded, costs, facts = Market(server), list[str](), list[list[str]](), list[list[str]]()
+    os.environ["HOOKLINE_KEY_ENCRYPTION_KEY"] = SigningKey.generate().reveal()
+    small, large = Market(server, "small"), Market(server, "large")
+    loaded, costs, facts = list[str](), list[list[str]](), list[list[str]]()
     for each in MEASURED:
-        run(market.load([f"measured-{each}"], each))
+        run(small.load([f"measured-{each}"], each))
+        run(large.load([f"measured-{each}"], each))
     for wanted in (destinations // 100, destinations // 10, destinations):
         more = [f"tenant-{number:06d}" for number in range(len(loaded), wanted // EACH)]
         before, started = Usage.of(server), time.perf_counter()
-        run(market.load(more, EACH))
+        run(large.load(more, EACH))
         took, used, made = time.perf_counter() - started, Usage.of(server).since(before), len(more) * EACH
         facts.append(
             [f"{wanted:,}", f"{used.memory / made:,.0f} B", f"{used.aof / made:,.0f} B", f"{made / took:,.0f}"]
         )
-        measured = run(market.costs(more))
         loaded += more
-        costs.append([f"{wanted:,}", f"{len(loaded):,}", *(f"{cpu:,.0f} µs, {ms:.2f} ms" for cpu, ms in measured)])
-    facts[-1].append(f"{run(market.reseal()):,.0f}")
+        costs.append([f"{wanted:,}", f"{len(loaded):,}", *run(compare(small, large, more))])
+    facts[-1].append(f"{run(large.reseal()):,.0f}")
     return costs, [row + [""] * (5 - len(row)) for row in facts]
 
 
@@ -142,7 +149,7 @@ def main() -> None:
         costs, facts = measure(server, destinations)
     measured = [f"tenant of {each}" for each in MEASURED]
     head = ("registered", "tenants", *measured, f"a tenant of {EACH}, not met before")
-    print(table(f"A publication: CPU of Redis, time until acknowledged ({title})", head, costs))
+    print(table(f"Redis' CPU for a publication, and compared to a namespace of nobody else ({title})", head, costs))
     print(table("A registered destination", ("registered", "memory", "AOF", "registered/s", "resealed/s"), facts))
 
 

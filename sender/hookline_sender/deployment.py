@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from hookline_sender.egress.addresses import AddressPolicy
 from hookline_sender.errors import InvalidDeployment, NotGranted
+from hookline_sender.ranges import fault
 from hookline_shared.durability import Durability
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _NAMESPACE: Final = re.compile(r"[a-z0-9-]{1,64}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _GRANT: Final = re.compile(r"\*|(?:publish|enqueue|cancel|recover|register|bind|\*):[a-z0-9._:*-]*")
+_COUNT: Final = re.compile(r"[1-9][0-9]{0,7}|100000000")
 _SCHEMES: Final = ("redis://", "rediss://", "unix://")
 _PORT: Final = re.compile(r"[0-9]{1,5}")
 _MINUTE, _DAY = 60.0, 86_400.0
@@ -126,8 +127,9 @@ class Deployment:
     def from_env(cls, plan: Plan, environ: Mapping[str, str] | None = None) -> Deployment:
         """The deployment that HOOKLINE_* describe (os.environ when None). Raises InvalidDeployment naming the variable.
 
-        Redis is HOOKLINE_REDIS_URL, else REDIS_URL. URLs and keys of webhooks are not read here, so a process that
-        only publishes does not need them.
+        Redis is HOOKLINE_REDIS_URL, else REDIS_URL. HOOKLINE_MAX_RECORDS, HOOKLINE_MAX_PER_DESTINATION and
+        HOOKLINE_MAX_DEAD are the limits of those names; set them alike for all processes of a namespace. URLs and keys
+        of webhooks are not read here, so a process that only publishes does not need them.
         """
         env = os.environ if environ is None else environ
         redis_url = env.get("HOOKLINE_REDIS_URL") or env.get("REDIS_URL")
@@ -147,6 +149,7 @@ class Deployment:
             unsafe_allow_private_addresses=_switch(env, "HOOKLINE_UNSAFE_ALLOW_PRIVATE_ADDRESSES"),
             destination_ports=_ports(env),
             allow_loopback_http=_switch(env, "HOOKLINE_ALLOW_LOOPBACK_HTTP"),
+            **_limits(env),
         )
 
     def ref_of(self, webhook: str) -> DestinationRef:
@@ -261,8 +264,16 @@ def _switch(env: Mapping[str, str], name: str) -> bool:
     return given == "1"
 
 
+def _limits(env: Mapping[str, str]) -> dict[str, Any]:
+    found = dict[str, Any]()
+    for name in ("max_records", "max_per_destination", "max_dead"):
+        if given := env.get(variable := f"HOOKLINE_{name.upper()}"):
+            if not _COUNT.fullmatch(given):
+                raise InvalidDeployment(f"{variable} is not a whole number from 1 to 100000000")
+            found[name] = int(given)
+    return found
+
+
 def _in_range(name: str, value: object, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidDeployment(f"{name} is a number, not {value!r}")
-    if not low <= value <= high:
-        raise InvalidDeployment(f"{name}={value:g} is outside {low:g}-{high:g}")
+    if wrong := fault(name, value, low, high):
+        raise InvalidDeployment(wrong)

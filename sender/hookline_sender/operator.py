@@ -83,6 +83,8 @@ class Operator:
 
     async def __aenter__(self) -> Self:
         """Connect. Raises InvalidDeployment, WeakDurability, RedisUnavailable."""
+        if self._store is not None:
+            raise HooklineError("this operator is already open: share it, or make a second one")
         self._deployment = self._given or Deployment.from_env(self._plan, self._environ)
         self._layout = Layout(self._deployment.namespace)
         self._names = {lane_of(name, name): name for name in self._plan.webhooks}

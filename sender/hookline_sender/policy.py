@@ -9,13 +9,13 @@ A task keeps the policy it was published under.
 from __future__ import annotations
 
 import json
-import math
 import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, cast, get_args
 
 from hookline_sender.errors import InvalidPlan
+from hookline_sender.ranges import fault
 
 Ordering = Literal["unordered", "binding", "aggregate"]
 OnDead = Literal["skip", "block"]
@@ -161,7 +161,5 @@ def _statuses(given: object) -> tuple[int, ...]:
 
 
 def _in_range(name: str, value: object, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidPlan(f"{name} is a number, not {value!r}")
-    if not low <= value <= high:
-        raise InvalidPlan(f"{name}={value:g} is outside {low:g}-{high:g}")
+    if wrong := fault(name, value, low, high):
+        raise InvalidPlan(wrong)

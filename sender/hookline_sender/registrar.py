@@ -13,7 +13,7 @@ from hookline_sender import overview, resealing
 from hookline_sender.deployment import Deployment
 from hookline_sender.destinations import ResolvedDestination
 from hookline_sender.egress.adapter import as_transport
-from hookline_sender.egress.httpx_transport import HttpxTransport
+from hookline_sender.egress.named import transport_class
 from hookline_sender.egress.urls import allowed_url
 from hookline_sender.engine import registry
 from hookline_sender.engine.store import RedisStore
@@ -31,6 +31,7 @@ from hookline_sender.matching import snapshot_of
 from hookline_sender.opened import OpenRegistry, tries
 from hookline_sender.paging import checked_limit
 from hookline_sender.probing import Probe
+from hookline_sender.ranges import fault
 from hookline_sender.registration import Destination, Registration, Secrets, decode_subscription
 from hookline_sender.vault import described
 from hookline_shared.errors import HooklineError
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hookline_sender.egress.adapter import HttpxShaped
+    from hookline_sender.egress.named import TransportName
     from hookline_sender.egress.transport import Transport
     from hookline_sender.engine.registry import Lookup
     from hookline_sender.overview import DestinationPage
@@ -65,10 +67,12 @@ class Destinations:
         deployment: Deployment | None = None,
         *,
         environ: Mapping[str, str] | None = None,
-        transport: Transport | HttpxShaped | None = None,
+        transport: Transport | HttpxShaped | TransportName | None = None,
     ) -> None:
         self._plan, self._deployment, self._environ = plan, deployment, environ
-        self._given = transport
+        name = transport if isinstance(transport, str) else "httpx"
+        self._transport_class = transport_class(name)
+        self._given = None if isinstance(transport, str) else transport
         self._open: OpenRegistry | None = None
 
     async def __aenter__(self) -> Self:
@@ -76,12 +80,12 @@ class Destinations:
         if self._open is not None:
             raise HooklineError("these destinations are already open: share them, or make a second object")
         deployment = self._deployment or Deployment.from_env(self._plan, self._environ)
-        self._open = OpenRegistry(deployment, await RedisStore.connect(deployment, self._plan), self._environ)
         self._transport: Transport = (
-            HttpxTransport(deployment.address_policy)
+            self._transport_class(deployment.address_policy)
             if self._given is None
             else as_transport(self._given, deployment.address_policy)
         )
+        self._open = OpenRegistry(deployment, await RedisStore.connect(deployment, self._plan), self._environ)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -153,8 +157,8 @@ class Destinations:
             NotGranted, UnknownDestination, StaleRegistry. InvalidSigningKey: the key does not fit the profile.
             InvalidDestination: overlap is out of its range, or 16 keys sign already.
         """
-        if not 0 <= overlap <= MAX_OVERLAP:
-            raise InvalidDestination(f"overlap={overlap:g} is outside 0-{MAX_OVERLAP:g} seconds")
+        if wrong := fault("overlap", overlap, 0, MAX_OVERLAP):
+            raise InvalidDestination(f"{wrong} seconds")
         opened = self._opened()
         async for _ in tries(id):
             found, moment = await opened.find(id)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hookline_sender.attempts import Attempts
 from hookline_sender.deployment import Deployment
+from hookline_sender.destinations import resolve
 from hookline_sender.egress.adapter import as_transport
 from hookline_sender.egress.named import transport_class
 from hookline_sender.engine.layout import Layout
@@ -23,6 +24,8 @@ from hookline_sender.policies import Policies
 from hookline_sender.registered import Registered
 from hookline_sender.turning import Asker, backoff
 from hookline_sender.turnloop import TurnLoop
+from hookline_sender.vault import Vault
+from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
@@ -67,6 +70,22 @@ class Worker:
         name = transport if isinstance(transport, str) else "httpx"
         self._transport_class = transport_class(name)
         self._transport = None if isinstance(transport, str) else transport
+
+    def missing(self) -> tuple[str, ...]:
+        """What every attempt would say now, once each: variables that are missing or malformed. No I/O.
+
+        They may still be set while the worker runs. Raises InvalidDeployment.
+        """
+        deployment, said = self._deployment_now(), dict[str, None]()
+        for webhook in self._plan.webhooks.values():
+            try:
+                if webhook.subscribers:
+                    Vault.of(deployment, self._environ)
+                else:
+                    resolve(deployment, webhook.name, self._environ, profile=webhook.profile)
+            except HooklineError as fault:
+                said[str(fault)] = None
+        return tuple(said)
 
     async def run(self) -> None:
         """Work until cancelled; that is the way to stop it.

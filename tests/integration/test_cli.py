@@ -82,6 +82,10 @@ class Shop:
         return run(go())
 
 
+def without(shop: Shop, word: str) -> dict[str, str]:
+    return {name: value for name, value in shop.environ.items() if not name.endswith(word)}
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "shop.py").write_text(MODULE, encoding="utf-8")
@@ -142,6 +146,12 @@ def test_a_worker_logs_to_stderr_and_nothing_to_stdout(shop: Shop) -> None:
     assert out == ""
     assert err.endswith("stopped\n")
     assert shop.environ["HOOKLINE_WEBHOOK_BILLING_KEY"] not in err
+
+
+def test_a_worker_written_in_code_says_what_its_attempts_would_miss(shop: Shop) -> None:
+    with hookline("worker", "shop:worker", environ=without(shop, "KEY"), cwd=shop.folder) as worker:
+        assert "HOOKLINE_WEBHOOK_BILLING_KEY is not set" in said(worker, "WARNING")
+        worker.send_signal(signal.SIGTERM)
 
 
 @pytest.mark.parametrize(

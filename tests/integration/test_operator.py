@@ -13,11 +13,13 @@ import pytest
 
 from hookline_receiver import Receiver, RedisLedger, Reject, SigningKey
 from hookline_sender import (
+    Destinations,
     HooklineError,
     HooklineWarning,
     InvalidQuestion,
     NotGranted,
     Operator,
+    Publisher,
     State,
     UnknownDelivery,
     Worker,
@@ -243,6 +245,20 @@ def test_lists_are_filtered_by_time_and_ended_deliveries_keep_their_names(redis_
             assert (done.delivery_id, done.binding, done.destination) == (delivery_id, "billing", "billing")
             assert await operator.list("completed", until=now - timedelta(hours=1)) == ()
             assert (await operator.inspect(delivery_id)).destination == "billing"
+
+    run(go())
+
+
+@pytest.mark.parametrize("make", [Operator, Destinations, Publisher])
+def test_what_is_open_is_not_opened_again_and_goes_on(redis_url: str, namespace: str, make: Any) -> None:
+    async def go() -> None:
+        plan, _ = shop("billing")
+        made = make(plan, deployment_on(redis_url, namespace))
+        async with made:
+            with pytest.raises(HooklineError, match="already open"):
+                await made.__aenter__()
+        async with made:
+            pass
 
     run(go())
 

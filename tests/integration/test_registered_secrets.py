@@ -213,8 +213,8 @@ def test_the_fanout_limit_holds_when_a_destination_is_registered(redis_url: str,
     run(go())
 
 
-@pytest.mark.parametrize("overlap", [-1.0, 30 * 86_400.0 + 1, float("nan")])
-def test_an_overlap_out_of_its_range_is_refused(redis_url: str, namespace: str, overlap: float) -> None:
+@pytest.mark.parametrize("overlap", [-1.0, 30 * 86_400.0 + 1, float("nan"), 10**400, "60", None, True])
+def test_an_overlap_out_of_its_range_is_refused(redis_url: str, namespace: str, overlap: Any) -> None:
     async def go() -> None:
         async with open_shop(redis_url, namespace) as shop:
             await shop.destinations.rotate_key("acme", overlap=overlap)

@@ -32,11 +32,14 @@ def test_the_environment_describes_a_deployment() -> None:
             "HOOKLINE_GRANTS": "publish:order.paid, publish:order.refunded  cancel:webhook:*",
             "HOOKLINE_DURABILITY": "asserted",
             "HOOKLINE_ALLOW_LOOPBACK_HTTP": "1",
+            "HOOKLINE_MAX_RECORDS": "100000000",
+            "HOOKLINE_MAX_PER_DESTINATION": "50000",
         },
     )
     assert (deployment.redis_url, deployment.namespace, deployment.durability) == (SECRET, "staging", "asserted")
     assert deployment.grants == {"publish:order.paid", "publish:order.refunded", "cancel:webhook:*"}
     assert deployment.allow_loopback_http
+    assert (deployment.max_records, deployment.max_per_destination, deployment.max_dead) == (100_000_000, 50_000, None)
     assert deployment.ref_of("billing-eu") == default_ref("billing-eu")
 
 
@@ -85,6 +88,9 @@ def test_an_unset_environment_is_strict_and_named_after_the_plan() -> None:
         ({"HOOKLINE_UNSAFE_ALLOW_PRIVATE_ADDRESSES": "yes"}, "HOOKLINE_UNSAFE_ALLOW_PRIVATE_ADDRESSES"),
         ({"HOOKLINE_NAMESPACE": "A:B"}, "namespace"),
         ({"HOOKLINE_GRANTS": "publish"}, "publish"),
+        ({"HOOKLINE_MAX_RECORDS": "0"}, "HOOKLINE_MAX_RECORDS"),
+        ({"HOOKLINE_MAX_PER_DESTINATION": "many"}, "HOOKLINE_MAX_PER_DESTINATION"),
+        ({"HOOKLINE_MAX_DEAD": "9" * 400}, "HOOKLINE_MAX_DEAD"),
     ],
 )
 def test_a_wrong_environment_is_refused_by_name(environ: dict[str, str], named: str) -> None:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from hookline_sender import Deployment, DestinationRef, HooklineError, InvalidDeployment, SigningKey, UnsafeDestination
+from hookline_sender import (
+    Deployment,
+    DestinationRef,
+    HooklineError,
+    InvalidDeployment,
+    Plan,
+    SigningKey,
+    UnsafeDestination,
+    Worker,
+)
 from hookline_sender.destinations import resolve
 
 OLD, NEW = "hex:" + "ab" * 32, "hex:" + "cd" * 32
@@ -84,3 +93,14 @@ def test_an_unknown_profile_is_an_error_of_ours() -> None:
 def test_a_destination_shows_neither_url_nor_keys() -> None:
     shown = repr(resolve(deployment(), "billing", environ()))
     assert shown == "ResolvedDestination(name='billing', profile='axiom')"
+
+
+def test_a_worker_says_beforehand_what_its_attempts_would_miss() -> None:
+    plan = Plan("shop")
+    plan.webhook("billing")
+    plan.webhook("customers", subscribers=True)
+    deployment = Deployment("redis://r", namespace="shop")
+    url, kek = Worker(plan, deployment, environ={}).missing()
+    assert ("HOOKLINE_WEBHOOK_BILLING_URL" in url, "HOOKLINE_KEY_ENCRYPTION_KEY" in kek) == (True, True)
+    hidden = SigningKey.generate().reveal()
+    assert Worker(plan, deployment, environ=environ() | {"HOOKLINE_KEY_ENCRYPTION_KEY": hidden}).missing() == ()

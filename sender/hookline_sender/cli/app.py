@@ -20,12 +20,9 @@ from hookline_sender.cli.loading import Target, UnusablePlan, find, load, load_p
 from hookline_sender.cli.operations import PlanArgument, add_to
 from hookline_sender.cli.registry import add_registry_to
 from hookline_sender.cli.serving import log_to_stderr, serve
-from hookline_sender.deployment import Deployment
-from hookline_sender.destinations import resolve
 from hookline_sender.egress.named import TransportName  # noqa: TC001 - typer reads it
 from hookline_sender.plan import Plan
 from hookline_sender.worker import MAX_CONCURRENCY, Worker
-from hookline_shared.errors import HooklineError
 from hookline_shared.keys import SigningKey
 
 log = logging.getLogger(__name__)
@@ -88,6 +85,8 @@ def worker(
             found = _worker_of(found, concurrency or DEFAULT_CONCURRENCY, transport or "httpx")
         else:
             _refuse_options_of_a_worker(target, concurrency=concurrency, transport=transport)
+        for sentence in found.missing():
+            log.warning("%s", sentence)
         gc.freeze()  # what was imported stays: going through it again and again is a tenth of a worker's time
         serve(found.run())
 
@@ -170,19 +169,7 @@ def _worker_of(plan: Plan, concurrency: int, transport: TransportName) -> Worker
         raise UnusablePlan(f'plan "{plan.name}" has no webhook, so there is nothing to deliver: add plan.webhook(…)')
     names = ", ".join(plan.webhooks)
     log.info('plan "%s": delivering to %s, %d at once over %s', plan.name, names, concurrency, transport)
-    _warn_of_what_is_missing(plan)
     return Worker(plan, concurrency=concurrency, transport=transport)
-
-
-def _warn_of_what_is_missing(plan: Plan) -> None:
-    """Say now what each attempt would say; it may still be set while the worker runs."""
-    deployment = Deployment.from_env(plan)
-    for webhook in plan.webhooks.values():
-        if not webhook.subscribers:
-            try:
-                resolve(deployment, webhook.name, profile=webhook.profile)
-            except HooklineError as missing:
-                log.warning("%s", missing)
 
 
 def _version() -> str:
