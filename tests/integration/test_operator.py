@@ -96,7 +96,7 @@ def test_a_redriven_delivery_that_was_handled_before_is_answered_from_the_ledger
             delivery_id = await published(place)
             await place.deliver()
             (dead,) = await operator.list()
-            assert (dead.delivery_id, dead.code, dead.status) == (delivery_id, "http_4xx", 410)
+            assert (dead.delivery_id, dead.code, dead.status) == (delivery_id, "gone", 410)
             assert (await operator.redrive(delivery_id)).redriven
             await place.deliver()
             assert (await operator.inspect(delivery_id)).state is State.COMPLETED
