@@ -31,6 +31,7 @@ from hookline_shared.keys import SigningKey
 if TYPE_CHECKING:
     from hookline_receiver.ledger.inbox import inbox_table
     from hookline_receiver.ledger.redis import RedisLedger
+    from hookline_receiver.ledger.revisions import SqlRevisions, revision_table
     from hookline_receiver.ledger.sql import SqlLedger
     from hookline_receiver.middleware import WebhookMiddleware
     from hookline_receiver.processor import Processor
@@ -62,10 +63,12 @@ __all__ = [
     "SigningKey",
     "SqlLedger",
     "SqlQueue",
+    "SqlRevisions",
     "WeakDurability",
     "WebhookMiddleware",
     "inbox_table",
     "queue_table",
+    "revision_table",
     "verify",
 ]
 
@@ -76,9 +79,11 @@ _WITH_EXTRA = {
     "RedisQueue": "hookline_receiver.queues.redis",
     "SqlLedger": "hookline_receiver.ledger.sql",
     "SqlQueue": "hookline_receiver.queues.sql",
+    "SqlRevisions": "hookline_receiver.ledger.revisions",
     "WebhookMiddleware": "hookline_receiver.middleware",
     "inbox_table": "hookline_receiver.ledger.inbox",
     "queue_table": "hookline_receiver.queues.statements",
+    "revision_table": "hookline_receiver.ledger.revisions",
 }
 _EXTRA_OF = {"anyio": "receiver", "redis": "receiver", "starlette": "receiver", "sqlalchemy": "sql"}
 
