@@ -11,6 +11,7 @@ import contextlib
 import logging
 import secrets
 from collections import Counter
+from dataclasses import replace
 from random import random
 from typing import TYPE_CHECKING, Final
 
@@ -212,7 +213,7 @@ class Processor:
         ledger = self._queue.attempt(self._receiver.name, taken)
         flow = handling_of(ledger, self._terms, self._counters)
         try:
-            answer = await flow.answer(Entry(taken.key, b""), taken.delivery, start)
+            answer = await flow.answer(Entry(taken.key, b""), replace(taken.delivery, fence=taken.fence), start)
             await flow.ended()
         except asyncio.CancelledError:
             await flow.stop()

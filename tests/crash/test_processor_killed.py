@@ -2,66 +2,68 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
+from hookline_receiver import RedisQueue
 from tests.support import eventually, run, server
 from tests.support_crash import ROUNDS
-from tests.support_processing import app_at, processing, queue_at
-from tests.support_queues import METADATA
-from tests.support_receiver import deliver
+from tests.support_processing import processing
+from tests.support_queues import accepting, queue_of
+from tests.support_receiver import deliver, until
 from tests.support_receiving import lines
 from tests.support_sql import shop_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from hookline_receiver.queues.protocol import Depth
+    from hookline_receiver.queues.protocol import Queue
 
 ROUND = pytest.mark.parametrize("round_", range(ROUNDS or 1))
 
 
-def accept(store: str, book: Path, *orders: str) -> None:
+async def later(event: object) -> None:
+    """Never called: a processor in another process has the handler."""
+
+
+async def accepted(queue: Queue, *orders: str) -> None:
     """Have a receiver store those orders."""
-
-    async def go() -> None:
-        app = app_at(store, book)
-        async with app.lifespan():
-            for order in orders:
-                body = b'{"type":"order.paid","data":{"id":"%b"}}' % order.encode()
-                assert (await deliver(app, body, delivery_id=order)).status == 202
-
-    run(go())
+    app = accepting(later, queue=queue)
+    async with app.lifespan():
+        for order in orders:
+            body = b'{"type":"order.paid","data":{"id":"%b"}}' % order.encode()
+            assert (await deliver(app, body, delivery_id=order)).status == 202
 
 
-def depth(store: str) -> Depth:
-    async def go() -> Depth:
-        queue = queue_at(store)
-        async with queue.opened():
-            return await queue.depth("orders")
-
-    return run(go())
+async def drained(queue: Queue) -> None:
+    """Return when nothing is open any more."""
+    async with queue.opened():
+        await until(lambda: queue.depth("orders"), lambda depth: depth.open == 0, limit=20)
 
 
-def killed_amid_handlers(store: str, book: Path, *orders: str) -> None:
-    """The orders are taken by a processor that is killed when it has begun them all, and finished by another."""
-    accept(store, book, *orders)
+@contextlib.contextmanager
+def finishing(store: str, book: Path, orders: int) -> Iterator[None]:
+    """A processor is killed when it has begun all the orders; while the block runs, another one works."""
     with processing(store, book) as process:
-        eventually(lambda: len(lines(book)) == len(orders))
+        eventually(lambda: len(lines(book)) == orders)
         process.send_signal(signal.SIGKILL)
         process.wait(10)
     with processing(store, book):
-        eventually(lambda: depth(store).open == 0, limit=20)
+        yield
 
 
 @ROUND
 def test_a_killed_processors_deliveries_are_finished_by_another_with_the_next_fence(
     redis_url: str, namespace: str, tmp_path: Path, round_: int
 ) -> None:
-    book = tmp_path / "book"
-    killed_amid_handlers(f"redis {redis_url} {namespace}", book, "hold_1", "hold_2")
+    book, queue = tmp_path / "book", RedisQueue(redis_url, namespace=namespace)
+    run(accepted(queue, "hold_1", "hold_2"))
+    with finishing(f"redis {redis_url} {namespace}", book, 2):
+        run(drained(queue))
     assert sorted(lines(book)) == ["hold_1 1", "hold_1 2", "hold_2 1", "hold_2 2"]
 
 
@@ -70,23 +72,24 @@ def test_a_killed_processors_deliveries_are_finished_by_another_with_the_next_fe
 def test_an_effect_of_a_killed_processor_is_rolled_back_and_exists_once_in_the_end(
     request: pytest.FixtureRequest, tmp_path: Path, driver: str, round_: int
 ) -> None:
+    book = tmp_path / "book"
     with shop_of(driver, request) as shop:
-        METADATA.create_all(shop.observer)
-        url = shop.engine.url.render_as_string(hide_password=False)
-        killed_amid_handlers(f"sql {url}", tmp_path / "book", "hold")
-        assert len(lines(tmp_path / "book")) == 2
-        assert shop.effects() == ["hold"]
+        queue = queue_of(shop)
+        shop.run(accepted(queue, "hold"))
+        with finishing(f"sql {shop.engine.url.render_as_string(hide_password=False)}", book, 1):
+            shop.run(drained(queue))
+        assert (lines(book), shop.effects()) == (["hold 1", "hold 2"], ["hold"])
 
 
-def test_the_store_killed_amid_a_handler_loses_nothing_that_was_accepted(namespace: str, tmp_path: Path) -> None:
+def test_a_store_killed_amid_a_handler_loses_nothing_that_was_accepted(namespace: str, tmp_path: Path) -> None:
     book = tmp_path / "book"
     with server() as redis:
-        store = f"redis {redis.url} {namespace}"
-        accept(store, book, "one", "hold", "two")
-        with processing(store, book):
+        queue = RedisQueue(redis.url, namespace=namespace)
+        run(accepted(queue, "one", "hold", "two"))
+        with processing(f"redis {redis.url} {namespace}", book):
             eventually(lambda: len(lines(book)) == 3)
             redis.kill()
             redis.restart()
-        with processing(store, book):
-            eventually(lambda: depth(store).open == 0, limit=20)
+        with processing(f"redis {redis.url} {namespace}", book):
+            run(drained(queue))
     assert {"one 1", "two 1", "hold 1", "hold 2"} <= set(lines(book))
