@@ -1,4 +1,4 @@
-"""SqlLedger on every driver: the inbox row and what the handler writes are one commit, or neither is there."""
+"""SqlLedger and DjangoLedger, on every driver: the inbox row and what the handler writes are one commit, or neither."""
 
 from __future__ import annotations
 
@@ -9,11 +9,31 @@ import pytest
 from starlette.responses import RedirectResponse, Response
 
 from hookline_receiver import Reject, RetryLater
+from tests.support_django import DJANGO, django_shop
 from tests.support_receiver import Reply, call, signed
-from tests.support_sql import REQUEST, Hold, replayed
+from tests.support_sql import DRIVERS, POSTGRES, REQUEST, Hold, replayed, shop_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
     from tests.support_sql import Shop
+
+
+@pytest.fixture(params=[*DRIVERS, *DJANGO])
+def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
+    with opened(request) as shop:
+        yield shop
+
+
+@pytest.fixture(params=[*POSTGRES, "django postgresql"])
+def postgres_shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
+    with opened(request) as shop:
+        yield shop
+
+
+def opened(request: pytest.FixtureRequest) -> AbstractContextManager[Shop]:
+    return django_shop(request.param, request) if request.param in DJANGO else shop_of(request.param, request)
 
 
 def test_a_repeat_is_answered_from_the_inbox_and_has_no_effect(shop: Shop) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -16,6 +15,7 @@ from sqlalchemy.pool import SingletonThreadPool
 from hookline_receiver.errors import InvalidReceiver, LedgerUnavailable
 from hookline_receiver.ledger.driven import Driven, Lanes, Share
 from hookline_receiver.ledger.inbox import DIALECTS
+from hookline_receiver.ledger.pruning import prune_all, pruning
 from hookline_receiver.ledger.sql_unit import OnLoop, ReceiverSession, SqlUnit
 from hookline_receiver.limits import check_whole
 
@@ -28,11 +28,9 @@ if TYPE_CHECKING:
     from hookline_receiver.ledger.sql_unit import Rows
 
 R = TypeVar("R")
-log = logging.getLogger("hookline.receiver")
 
 CONNECTIONS: Final = 5
 PATIENCE: Final = 5.0  # seconds for a short transaction of the store's own
-PRUNE_BATCH: Final = 1_000  # rows per transaction: some milliseconds, during which nobody waits for them
 
 
 class Database:
@@ -71,14 +69,11 @@ class Database:
                 "database up, and was the table made, by create_all or by a migration?"
             )
             raise LedgerUnavailable(message) from error
-        stop = asyncio.Event()
-        pruning = asyncio.create_task(self._prune_until(stop, prune, interval))
         self._openings += 1
         try:
-            yield
+            async with pruning(partial(self._run, prune), interval, SQLAlchemyError, OSError):
+                yield
         finally:
-            stop.set()
-            await pruning
             self._openings -= 1
             if not self._openings:
                 self._lanes.close()
@@ -93,10 +88,7 @@ class Database:
 
     async def prune(self, batch: Callable[[Connection], int]) -> int:
         """Prune batch by batch until nothing is left, and say how many rows. Raises SQLAlchemyError, OSError."""
-        total = 0
-        while deleted := await self._run(batch):
-            total += deleted
-        return total
+        return await prune_all(partial(self._run, batch))
 
     def transaction(self, rows: Rows, entry: Entry, deadline: float) -> Driven:
         """A new transaction for the delivery, whose handler is stopped after `deadline` seconds."""
@@ -105,20 +97,6 @@ class Database:
             return Driven(SqlUnit(rows, session, entry, deadline), self._lanes.take, self._share)
         given = AsyncSession(self._engine, expire_on_commit=False, sync_session_class=ReceiverSession)
         return Driven(SqlUnit(rows, given, entry, deadline), partial(OnLoop, given), self._share)
-
-    async def _prune_until(
-        self, stop: asyncio.Event, batch: Callable[[Connection], int], interval: float | None
-    ) -> None:
-        while not stop.is_set() and interval is not None:
-            try:
-                more = await self._run(batch) == PRUNE_BATCH
-            except (SQLAlchemyError, OSError) as error:
-                log.warning("%r could not be pruned: %s", self, type(error).__name__)
-                more = False
-            if not more:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(interval):
-                        await stop.wait()
 
     async def _run(self, statements: Callable[[Connection], R]) -> R:
         async with asyncio.timeout(PATIENCE):  # a TimeoutError is an OSError

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, overload
 
 from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from hookline_receiver.ledger.database import CONNECTIONS, PRUNE_BATCH, Database
+from hookline_receiver.ledger.database import CONNECTIONS, Database
 from hookline_receiver.ledger.inbox import Inbox, inbox_table
 from hookline_receiver.ledger.once import entered_async, entered_sync
 from hookline_receiver.ledger.protocol import RETENTION, Entry
+from hookline_receiver.ledger.pruning import PRUNE_BATCH, PRUNE_INTERVAL
 from hookline_receiver.ledger.sql_unit import passes
 from hookline_receiver.limits import check_seconds
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from hookline_receiver.delivery import Delivery
     from hookline_receiver.ledger.driven import Driven
     from hookline_receiver.ledger.protocol import Conflict, Done
-
-PRUNE_INTERVAL: Final = 3_600.0
 
 
 class SqlLedger:

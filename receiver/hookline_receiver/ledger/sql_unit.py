@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from hookline_receiver.errors import InvalidReceiver
+from hookline_receiver.ledger.passing import driver_error_passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 log = logging.getLogger("hookline.receiver")
-
-# PostgreSQL's classes and codes: connections, rollbacks like a serialisation failure or a deadlock, resources, a server
-# that stops or starts; an idle transaction that was ended, a lock or a statement that took too long.
-_PASSING_CLASSES: Final = ("08", "40", "53", "57P")
-_PASSING_STATES: Final = {"25P03", "55P03", "57014"}
-_PASSING_SQLITE: Final = {5, 6, 10, 13, 14}  # busy, locked, I/O, full, cannot open
 
 
 class ReceiverSession(Session):
@@ -116,11 +111,8 @@ def passes(error: BaseException) -> bool:
     """Whether the error is the database's and may be gone at the next attempt."""
     if isinstance(error, PoolTimeout):
         return True
-    origin = error.orig if isinstance(error, DBAPIError) else error
-    state, code = getattr(origin, "sqlstate", None), getattr(origin, "sqlite_errorcode", None)
-    if isinstance(state, str):
-        return state.startswith(_PASSING_CLASSES) or state in _PASSING_STATES
-    if isinstance(code, int):
-        return code & 0xFF in _PASSING_SQLITE
+    known = driver_error_passes(error.orig if isinstance(error, DBAPIError) else error)
+    if known is not None:
+        return known
     # A connection that was lost or never made has no state.
     return isinstance(error, OperationalError) or (isinstance(error, DBAPIError) and error.connection_invalidated)

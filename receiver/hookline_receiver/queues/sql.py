@@ -11,9 +11,10 @@ from sqlalchemy import MetaData
 
 from hookline_receiver import answers
 from hookline_receiver.errors import InvalidReceiver
-from hookline_receiver.ledger.database import CONNECTIONS, PRUNE_BATCH, Database
+from hookline_receiver.ledger.database import CONNECTIONS, Database
 from hookline_receiver.ledger.inbox import begin_writing
 from hookline_receiver.ledger.protocol import MAX_ROWS, RETENTION, Busy, Full
+from hookline_receiver.ledger.pruning import PRUNE_BATCH
 from hookline_receiver.ledger.sql_unit import passes
 from hookline_receiver.limits import check_seconds, check_whole
 from hookline_receiver.queues.protocol import DEAD_RETENTION, Again, Dead, Finished, Queued

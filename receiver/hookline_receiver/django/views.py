@@ -1,0 +1,115 @@
+"""A Django view in front of a receiver."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
+
+from django.core.handlers.asgi import ASGIRequest
+from django.db import transaction
+from django.http import HttpResponse
+
+from hookline_receiver import answers
+from hookline_receiver.django.portal import Opened, Portal
+from hookline_receiver.errors import LedgerUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from django.http import HttpRequest
+    from starlette.types import Message, Receive, Scope
+
+    from hookline_receiver.receiver import Receiver
+
+    View = Callable[[HttpRequest], HttpResponse]
+    AsyncView = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+PIECE_BYTES: Final = 65_536
+_CLIENT_LEFT: Final = 499
+_UNPREFIXED: Final = ("CONTENT_TYPE", "CONTENT_LENGTH")
+
+
+@overload
+def webhook_view(receiver: Receiver, *, asynchronous: Literal[False] = ...) -> View: ...
+@overload
+def webhook_view(receiver: Receiver, *, asynchronous: Literal[True]) -> AsyncView: ...
+
+
+def webhook_view(receiver: Receiver, *, asynchronous: bool = False) -> View | AsyncView:
+    """A receiver as a view, exempt from CSRF: deliveries are signed. Route it exactly, without a redirect.
+
+        urlpatterns = [path("hooks/shop", webhook_view(receiver))]
+
+    The receiver opens with the first request; until its ledger can be used requests are answered 503.
+    Under WSGI, and under ASGI as well, the default view has the receiver run on an event loop in a thread of the
+    process. `asynchronous=True` runs it on the ASGI server's own loop, for `async def` handlers that use what lives
+    there; not for WSGI, where every request would have another loop.
+    """
+    view = _async_view(receiver) if asynchronous else _sync_view(receiver)
+    view.csrf_exempt = True  # type: ignore[union-attr]  # as the decorator does, which takes no async view before 5.0
+    return transaction.non_atomic_requests(view)
+
+
+def _sync_view(receiver: Receiver) -> View:
+    portal = Portal(receiver)
+
+    def view(request: HttpRequest) -> HttpResponse:
+        return portal.call(lambda opened: _answer(opened, request))
+
+    return view
+
+
+def _async_view(receiver: Receiver) -> AsyncView:
+    opened = Opened(receiver)
+
+    async def view(request: HttpRequest) -> HttpResponse:
+        return await _answer(opened, request)
+
+    return view
+
+
+async def _answer(opened: Opened, request: HttpRequest) -> HttpResponse:
+    response = HttpResponse(status=_CLIENT_LEFT)  # unless the receiver has an answer
+    del response["content-type"]
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            response.status_code = message["status"]
+            for name, value in message["headers"]:
+                response[name.decode("latin-1")] = value.decode("latin-1")
+        elif message["type"] == "http.response.body":
+            response.write(message.get("body", b""))
+
+    scope, receive = _scope(request), _receiving(request)
+    try:
+        receiver = await opened.receiver()
+    except LedgerUnavailable:
+        await answers.LEDGER_DOWN(scope, receive, send)
+    else:
+        await receiver(scope, receive, send)
+    return response
+
+
+def _scope(request: HttpRequest) -> Scope:
+    if isinstance(request, ASGIRequest):
+        headers = list(request.scope["headers"])
+    else:
+        headers = [
+            (name.removeprefix("HTTP_").replace("_", "-").lower().encode("latin-1"), value.encode("latin-1"))
+            for name, value in request.META.items()
+            if (name.startswith("HTTP_") or (name in _UNPREFIXED and value)) and isinstance(value, str)
+        ]
+    method = request.method or "GET"
+    return {"type": "http", "method": method, "path": request.path, "headers": headers, "query_string": b""}
+
+
+def _receiving(request: HttpRequest) -> Receive:
+    async def receive() -> Message:
+        try:
+            # A WSGI server's stream may wait for the client, and this is an event loop.
+            piece: Any = await asyncio.to_thread(request.read, PIECE_BYTES)
+        except OSError:  # the client left in the middle
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": piece, "more_body": bool(piece)}
+
+    return receive

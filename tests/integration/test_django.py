@@ -1,0 +1,219 @@
+"""Deliveries into a Django project: the view under both of its interfaces, settings, and the example."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from django.db import DatabaseError, OperationalError, connections
+from django.test import AsyncRequestFactory, RequestFactory, override_settings
+
+from hookline_receiver import InvalidReceiver, LedgerUnavailable, MemoryLedger, SigningKey
+from hookline_receiver.django import DjangoLedger, webhook_view
+from hookline_receiver.testing import sign_request
+from tests.support import python, run
+from tests.support_django import DJANGO, database, django_shop
+from tests.support_receiver import handled_by, signed
+from tests.support_sql import Hold, shop_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from django.http import HttpRequest
+
+    from tests.support_django import DjangoShop
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "exactly_once_django"
+KEY = SigningKey.generate()
+SERVE = """
+import sys
+from wsgiref.simple_server import WSGIRequestHandler
+from django.core.servers.basehttp import ThreadedWSGIServer
+from django.core.wsgi import get_wsgi_application
+server = ThreadedWSGIServer(("127.0.0.1", 0), WSGIRequestHandler)
+server.set_app(get_wsgi_application())
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+@pytest.fixture(params=DJANGO)
+def shop(request: pytest.FixtureRequest) -> Iterator[DjangoShop]:
+    with django_shop(request.param, request) as opened:
+        yield opened
+
+
+def request_of(factory: RequestFactory | AsyncRequestFactory, pairs: Any, body: bytes, method: str = "POST") -> Any:
+    headers = {name.decode(): value.decode() for name, value in pairs}
+    kind = headers.pop("content-type", "application/json")
+    return factory.generic(method, "/hooks/shop", body, kind, headers=headers)
+
+
+def posted(*, method: str = "POST", forged: bool = False, delivery_id: str = "dlv_1") -> HttpRequest:
+    pairs, body = signed(delivery_id=delivery_id, event_id="evt_1")
+    made: HttpRequest = request_of(RequestFactory(), pairs, body + b" " if forged else body, method)
+    return made
+
+
+def test_a_view_books_a_delivery_once_and_refuses_what_is_not_signed(shop: DjangoShop) -> None:
+    view = webhook_view(shop.receiver())
+    answers = [view(posted()), view(posted()), view(posted(forged=True)), view(posted(method="GET"))]
+    assert [answer.status_code for answer in answers] == [204, 204, 401, 405]
+    assert (answers[1]["x-axiom-replayed"], answers[3]["allow"], shop.effects()) == ("true", "POST", ["o_1"])
+    assert "content-type" not in answers[0]
+
+
+def test_32_copies_in_as_many_threads_have_one_effect(shop: DjangoShop) -> None:  # cases: E17
+    view = webhook_view(shop.receiver())
+    with ThreadPoolExecutor(32) as threads:
+        answers = list(threads.map(view, [posted() for _ in range(32)]))
+    assert {answer.status_code for answer in answers} == {204}
+    assert (sum("x-axiom-replayed" in answer for answer in answers), shop.effects()) == (31, ["o_1"])
+
+
+def test_an_asynchronous_view_runs_on_the_servers_loop() -> None:
+    async def go() -> list[Any]:
+        loops: list[Any] = []
+
+        async def handler(event: Any) -> None:
+            loops.append(asyncio.get_running_loop())
+
+        view = webhook_view(handled_by(handler, ledger=MemoryLedger(allow_volatile=True)), asynchronous=True)
+        pairs, body = signed()
+        answers = [await view(request_of(AsyncRequestFactory(), pairs, body)) for _ in range(2)]
+        assert loops == [asyncio.get_running_loop()]
+        return answers
+
+    first, again = run(go())
+    assert (first.status_code, again.status_code, again["x-axiom-replayed"]) == (204, 204, "true")
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_view_is_exempt_from_csrf_and_from_a_transaction_around_requests(asynchronous: bool) -> None:  # noqa: FBT001
+    receiver = handled_by(lambda event: None, ledger=MemoryLedger(allow_volatile=True))
+    view: Any = webhook_view(receiver, asynchronous=asynchronous)  # type: ignore[call-overload]
+    assert (view.csrf_exempt, view._non_atomic_requests) == (True, {"default"})
+
+
+def test_a_signed_header_given_twice_is_refused() -> None:
+    receiver = handled_by(lambda event: None, ledger=MemoryLedger(allow_volatile=True))
+    request = posted()
+    request.META["HTTP_X_AXIOM_DELIVERY"] += "," + request.META["HTTP_X_AXIOM_DELIVERY"]  # as WSGI servers join them
+    assert webhook_view(receiver)(request).status_code == 401
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body_claims_nothing(shop: DjangoShop) -> None:
+    def read(_: int) -> bytes:
+        raise OSError
+
+    request, view = posted(), webhook_view(shop.receiver())
+    request.read = read  # type: ignore[method-assign,assignment]
+    assert (view(request).status_code, view(posted()).status_code, shop.effects()) == (499, 204, ["o_1"])
+
+
+def test_without_its_table_a_view_answers_503_until_somebody_migrates(request: pytest.FixtureRequest) -> None:
+    with shop_of("sqlite", request) as bare, database(bare) as alias:
+        bare.execute("ALTER TABLE hookline_inbox RENAME TO elsewhere")
+        view = webhook_view(handled_by(lambda event: None, ledger=DjangoLedger(using=alias)))
+        before = view(posted())
+        bare.execute("ALTER TABLE elsewhere RENAME TO hookline_inbox")
+        assert (before.status_code, before["retry-after"], view(posted()).status_code) == (503, "1", 204)
+
+
+def test_opening_says_what_is_missing(request: pytest.FixtureRequest) -> None:
+    async def go(ledger: DjangoLedger) -> None:
+        async with ledger.opened():
+            pass
+
+    with shop_of("sqlite", request) as bare, database(bare) as alias:
+        bare.execute("DROP TABLE hookline_inbox")
+        with pytest.raises(LedgerUnavailable, match=r"manage\.py migrate"):
+            run(go(DjangoLedger(using=alias)))
+        with pytest.raises(InvalidReceiver, match="is none of settings"):
+            DjangoLedger(using="nowhere")
+
+
+def test_a_handler_is_a_plain_function(shop: DjangoShop) -> None:
+    async def handler(event: Any) -> None: ...
+
+    with pytest.raises(InvalidReceiver, match="must be declared with def"):
+        handled_by(handler, ledger=shop.ledger())
+
+
+def test_a_statement_that_failed_and_was_swallowed_commits_nothing(shop: DjangoShop) -> None:  # cases: E18
+    def handler(event: Any, delivery: Any) -> None:
+        with delivery.session.cursor() as cursor:
+            cursor.execute("INSERT INTO effects VALUES ('o_1')")
+            try:
+                with connections[shop.alias].cursor() as other:
+                    other.execute("INSERT INTO nowhere VALUES (1)")
+            except DatabaseError:
+                connections[shop.alias].needs_rollback = True  # what an `atomic` inside leaves behind
+
+    view = webhook_view(handled_by(handler, ledger=shop.ledger()))
+    assert (view(posted()).status_code, shop.effects(), shop.rows()) == (500, [], [])
+
+
+def test_old_rows_are_pruned_and_new_ones_stay(shop: DjangoShop) -> None:
+    view = webhook_view(shop.receiver())
+    assert [view(posted(delivery_id=f"dlv_{n}")).status_code for n in range(3)] == [204] * 3
+    shop.execute("UPDATE hookline_inbox SET recorded_at = '2001-01-01 00:00:00'")
+    assert view(posted(delivery_id="dlv_9")).status_code == 204
+    assert (run(shop.ledger(retention=86_400.0).prune()), shop.rows()) == (3, [204])
+
+
+def test_settings_say_which_database_and_how_long() -> None:
+    with override_settings(HOOKLINE_INBOX_USING="elsewhere"), pytest.raises(InvalidReceiver, match="'elsewhere'"):
+        DjangoLedger()
+    with override_settings(HOOKLINE_INBOX_RETENTION=0.5), pytest.raises(InvalidReceiver, match="retention"):
+        DjangoLedger()
+    assert repr(DjangoLedger()) == "DjangoLedger(using='default')"
+
+
+def test_only_what_the_database_may_answer_otherwise_next_time_is_retried(shop: DjangoShop) -> None:
+    ledger = shop.ledger()
+    assert ledger.passes(OperationalError("server closed the connection"))
+    assert not ledger.passes(DatabaseError("syntax"))
+    assert not ledger.passes(ValueError("x"))
+
+
+def test_handlers_of_one_view_use_no_more_connections_than_the_ledger_has(request: pytest.FixtureRequest) -> None:
+    with django_shop("django postgresql", request) as shop, ThreadPoolExecutor(6) as threads:
+        holds = [Hold() for _ in range(2)]
+        view = webhook_view(shop.receiver(*[[hold] for hold in holds], ledger=shop.ledger(connections=2)))
+        running = [threads.submit(view, posted(delivery_id=f"dlv_{n}")) for n in range(2)]
+        assert all(hold.there.wait(10) for hold in holds)
+        refused = view(posted(delivery_id="dlv_9"))
+        for hold in holds:
+            hold.go_on.set()
+        assert (refused.status_code, [each.result().status_code for each in running]) == (503, [204, 204])
+
+
+def test_the_example_books_a_payment_once(tmp_path: Path) -> None:
+    environ = {
+        "DJANGO_SECRET_KEY": "of a test",
+        "DJANGO_SETTINGS_MODULE": "project.settings",
+        "SHOP_KEYS": KEY.reveal(),
+        "SHOP_DATABASE": str(tmp_path / "shop.sqlite3"),
+    }
+    paid = {"order_id": "o-1", "customer": "ada", "amount_cents": 1999}
+    headers, content = sign_request("order.paid", paid, key=KEY)
+    with python("manage.py", "migrate", "-v0", environ=environ, cwd=EXAMPLE) as migrating:
+        assert migrating.wait(60) == 0
+    with python("-c", SERVE, environ=environ, cwd=EXAMPLE) as serving:
+        assert serving.stdout is not None
+        url = f"http://127.0.0.1:{serving.stdout.readline().strip()}/hooks/shop"
+        with httpx.Client(trust_env=False) as client, ThreadPoolExecutor(8) as threads:
+            statuses = list(
+                threads.map(lambda _: client.post(url, headers=headers, content=content).status_code, range(8))
+            )
+            forged = client.post(url, headers=headers, content=json.dumps(paid)).status_code
+    balance = "from orders.models import Account; print(Account.objects.get().balance_cents)"
+    with python("manage.py", "shell", "-v0", "-c", balance, environ=environ, cwd=EXAMPLE) as asking:
+        said, _ = asking.communicate(timeout=60)
+    assert (statuses, forged, said.split()[-1]) == ([204] * 8, 401, "1999")
