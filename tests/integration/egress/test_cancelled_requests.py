@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -49,6 +50,7 @@ class Echo(asyncio.Protocol):
         self.open.discard(self.transport)
 
 
+@asynccontextmanager
 async def echoing(secure: bool) -> AsyncIterator[tuple[str, set[asyncio.Transport]]]:  # noqa: FBT001
     """An endpoint that echoes, and its open connections; returns when all of them have ended."""
     opened: set[asyncio.Transport] = set()
@@ -56,12 +58,15 @@ async def echoing(secure: bool) -> AsyncIterator[tuple[str, set[asyncio.Transpor
         lambda: Echo(opened), "127.0.0.1", 0, ssl=good() if secure else None
     )
     scheme = "https" if secure else "http"
-    yield f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/", opened
-    async with asyncio.timeout(PATIENCE):
-        while opened:  # noqa: ASYNC110 - a protocol tells nobody
-            await asyncio.sleep(0.001)
-    server.close()
-    await server.wait_closed()
+    try:
+        yield f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/", opened
+        async with asyncio.timeout(PATIENCE):
+            while opened:  # noqa: ASYNC110 - a protocol tells nobody
+                await asyncio.sleep(0.001)
+    finally:
+        server.close()
+        for transport in list(opened):
+            transport.abort()
 
 
 async def post(used: Transport, url: str, body: bytes) -> bytes:
@@ -96,7 +101,7 @@ def test_a_hundred_cancelled_requests_leave_nothing_and_mix_nothing_up(secure: b
 
     async def go() -> None:
         used = TRANSPORTS[transport](AddressPolicy(allow_loopback_http=True), ssl_context=trusting())
-        async for url, connections in echoing(secure):
+        async with echoing(secure) as (url, connections):
             whole = sum([await cancelled(used, url, chance) for _ in range(REPEATS)])
             assert 0 < whole < AT_ONCE * REPEATS  # some were cancelled, some not
             bodies = [b"%08d" % number for number in range(50)]

@@ -120,6 +120,11 @@ SIZES = [
     chunks("an extension", b"2;a=b;c\r\nok\r\n0;d\r\n\r\n", ok(kept=True)),
     chunks("an extension in quotes", b'2;a="b;c\\"d"\r\nok\r\n0\r\n\r\n', ok(kept=True)),
     chunks("an extension without a name", b"2;\r\nok\r\n0\r\n\r\n"),
+    chunks(
+        "two semicolons before an extension",
+        b"2;;a\r\nok\r\n0\r\n\r\n",
+        gap=Gap("fast", ok(kept=True), "llhttp skips an extension that is empty"),
+    ),
     chunks("a space before an extension", b"2 ;a=b\r\nok\r\n0\r\n\r\n"),
     chunks("a space in an extension", b"2;a b\r\nok\r\n0\r\n\r\n"),
     chunks("a NUL in an extension", b"2;a=\x00\r\nok\r\n0\r\n\r\n"),

@@ -197,6 +197,12 @@ INTERIM = [
     Case("101 and an answer", b"HTTP/1.1 101 X\r\nupgrade: a\r\nconnection: upgrade\r\n\r\n" + LINE + EMPTY, REFUSED),
     Case("101 after 100", b"HTTP/1.1 100 X\r\n\r\nHTTP/1.1 101 X\r\n\r\n", REFUSED),
     Case("noise after an interim answer", EARLY_HINTS + b"noise\r\n\r\n", REFUSED),
+    Case(
+        "an empty line after an interim answer",
+        EARLY_HINTS + b"\r\n" + LINE + EMPTY,
+        REFUSED,
+        Gap("fast", ok(kept=True), "llhttp skips empty lines before an answer; before the first one they are refused"),
+    ),
     Case("nothing after an interim answer", EARLY_HINTS, fails("timeout"), deadline=SHORT),
     Case("an old version after an interim answer", EARLY_HINTS + b"HTTP/0.9 200 OK\r\n" + EMPTY, REFUSED),
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from hookline_sender.egress.pooled import _default_ssl_context
 from tests.support_tls import HERE, good, issue, root, serving, trusting
 from tests.support_zoo import PATIENCE, POLITE, SHORT, Behaviour, Case, Expect, Peer, check, every_way, fails, ok
 
@@ -257,3 +258,10 @@ def test_nothing_is_sent_before_the_connection_is_secured(case: Case, transport:
 @every_way(SECURED)
 def test_a_secured_connection_that_ends_badly_is_no_success(case: Case, transport: str, loop: str) -> None:
     check(case, transport, loop)
+
+
+def test_the_default_trust_is_the_public_authorities_names_only_and_tls_1_2() -> None:
+    context = _default_ssl_context()
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert (context.hostname_checks_common_name, context.minimum_version) == (False, ssl.TLSVersion.TLSv1_2)
+    assert len(context.get_ca_certs()) > 50
