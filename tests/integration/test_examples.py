@@ -14,7 +14,7 @@ import httpx
 import pytest
 from sqlalchemy import create_engine
 
-from hookline_receiver.testing import DeliveryClient, sign_request
+from hookline_receiver.testing import AsyncDeliveryClient, DeliveryClient, sign_request
 from hookline_sender import SigningKey, Worker
 from tests.support import python, run, serve
 
@@ -147,6 +147,20 @@ def test_the_code_of_the_exactly_once_page_runs_as_it_stands(environ: pytest.Mon
     with serve(names["orders"]) as url:
         once = httpx.post(f"{url}/hooks/shop", headers=headers, content=content, trust_env=False)
     assert (first.status, again.status, again.replayed, once.status_code) == (204, 204, True, 204)
+
+
+@pytest.mark.usefixtures("environ")
+def test_the_code_of_the_accepting_page_runs_as_it_stands() -> None:
+    async def go() -> tuple[int, int]:
+        async with AsyncDeliveryClient(names["app"], "/", receiver=names["receiver"]) as client:
+            reply = await client.deliver("order.paid", {"order_id": "o-8", "amount_cents": 8}, id="order-8-paid")
+            handled = await names["processor"].run_once()
+            await names["look_after"]()
+        return reply.status, handled
+
+    names = run_page("accepting.md")
+    assert run(go()) == (202, 1)
+    assert names["invoices"] == {"o-8": 8}
 
 
 @pytest.mark.usefixtures("environ")

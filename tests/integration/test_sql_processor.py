@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import Engine, MetaData, insert, select, update
+from sqlalchemy import inspect as inspecting
 
-from hookline_receiver import Delivery, InvalidReceiver, Reject
+from hookline_receiver import Delivery, InvalidReceiver, Reject, revision_table
 from tests.support_queues import QUEUE, accepting, processor_of, queue_of
 from tests.support_receiver import deliver, until
 from tests.support_sql import EFFECTS, SQLITE, shop_of
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from tests.support_sql import Shop
 
     Then = Callable[[Delivery[Any]], object]
+
+PAGE = Path(__file__).parents[2] / "docs" / "accepting.md"
 
 
 @pytest.fixture(params=[*SQLITE, "postgresql+asyncpg", "postgresql+psycopg"])
@@ -167,6 +172,22 @@ def test_a_body_is_stored_as_bytes_whatever_is_in_it(shop: Shop) -> None:  # cas
 
     app = booking(shop)
     assert shop.run(go()) == b'{"type":"order.paid","data":{"id":"\\u0000"}}'
+
+
+@pytest.mark.parametrize("driver", ["sqlite", "postgresql+psycopg"])
+def test_the_tables_that_the_page_makes_by_hand_are_those_of_the_metadata(
+    request: pytest.FixtureRequest, driver: str
+) -> None:
+    (script,) = re.findall(r"```sql\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    with shop_of(driver, request) as shop:
+        shop.execute(*script.replace("BYTEA", "BLOB" if driver == "sqlite" else "BYTEA").split(";")[:-1])
+        seen = inspecting(shop.observer)
+        for table in (QUEUE, revision_table(MetaData())):
+            indexes = {index["name"] for index in seen.get_indexes(table.name)}
+            assert [column["name"] for column in seen.get_columns(table.name)] == list(table.columns.keys())
+            assert indexes == {index.name for index in table.indexes}
+        app = booking(shop)
+        assert ended(shop, app, processor_of(app)).state == "done"
 
 
 def test_handlers_of_the_wrong_kind_are_refused_when_they_are_declared(shop: Shop) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hookline_receiver.ledger.protocol import Conflict, Done, Entry, Transaction
     from hookline_receiver.queues.protocol import Depth, Ending, Known, Record, Taken
 
-COUNT_EVERY: Final = 10.0  # seconds between counts of a receiver's rows; 1 when there is little room left
+COUNT_EVERY: Final = 60.0  # seconds between counts of a receiver's rows; 1 when there is little room left
 PRUNE_INTERVAL: Final = 60.0
 
 
