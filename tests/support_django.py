@@ -76,8 +76,7 @@ def django_shop(kind: str, request: pytest.FixtureRequest) -> Generator[DjangoSh
 @contextlib.contextmanager
 def database(shop: Shop) -> Generator[str]:
     """The alias of a shop's database, while the block runs."""
-    alias = f"db_{os.urandom(6).hex()}"
-    connections.settings[alias] = {**connections.settings["default"], **_place(shop)}
+    alias = added(shop.address)
     try:
         yield alias
     finally:
@@ -85,10 +84,17 @@ def database(shop: Shop) -> Generator[str]:
         del connections[alias], connections.settings[alias]
 
 
-def _place(shop: Shop) -> dict[str, Any]:
-    if shop.observer.dialect.name == "sqlite":
-        return {"NAME": shop.address.removeprefix("///")}
-    url = urlsplit(f"postgresql:{shop.address}")
+def added(address: str) -> str:
+    """The alias of one more database; `address` as a Shop has it."""
+    alias = f"db_{os.urandom(6).hex()}"
+    connections.settings[alias] = {**connections.settings["default"], **_place(address)}
+    return alias
+
+
+def _place(address: str) -> dict[str, Any]:
+    if address.startswith("///"):
+        return {"NAME": address.removeprefix("///")}
+    url = urlsplit(f"postgresql:{address}")
     host = parse_qs(url.query).get("host", [url.hostname or ""])[0]
     return {
         "ENGINE": "django.db.backends.postgresql",

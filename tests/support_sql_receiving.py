@@ -1,4 +1,4 @@
-"""A receiver with a SqlLedger in a process of its own, which stops where it is to be killed."""
+"""A receiver with a SqlLedger or a DjangoLedger in a process of its own, which stops where it is to be killed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import uvicorn
 from sqlalchemy import Engine, insert
 
 from hookline_receiver import Delivery, DomainEvent, SqlLedger
+from hookline_receiver.django import DjangoLedger
 from tests.support import python
+from tests.support_django import DJANGO, added
 from tests.support_receiver import Order, handled_by
 from tests.support_receiving import note, serve_until_killed
 from tests.support_sql import EFFECTS, engine_of
@@ -62,7 +64,6 @@ class _StopsAtResponse:
 def main() -> None:
     """`python -m tests.support_sql_receiving DRIVER ADDRESS BOOK`."""
     driver, address, book = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    engine = engine_of(driver, address)
 
     async def stop(name: str) -> None:
         if name == EFFECT:
@@ -77,7 +78,16 @@ def main() -> None:
         delivery.session.execute(insert(EFFECTS).values(id=event.data.id))
         asyncio.run(stop(event.data.id))
 
-    app = handled_by(paid_in_a_thread if isinstance(engine, Engine) else paid, ledger=SqlLedger(engine))
+    def paid_in_django(event: DomainEvent[Order], delivery: Delivery) -> None:
+        with delivery.session.cursor() as cursor:
+            cursor.execute(f"INSERT INTO {EFFECTS.name} VALUES (%s)", [event.data.id])  # noqa: S608 - a constant
+        asyncio.run(stop(event.data.id))
+
+    if driver in DJANGO:
+        app = handled_by(paid_in_django, ledger=DjangoLedger(using=added(address)))
+    else:
+        engine = engine_of(driver, address)
+        app = handled_by(paid_in_a_thread if isinstance(engine, Engine) else paid, ledger=SqlLedger(engine))
     served = _StopsAtResponse(app, book)
     asyncio.run(serve_until_killed(uvicorn.Server(uvicorn.Config(served, port=0, log_config=None))))
 

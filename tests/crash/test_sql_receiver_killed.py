@@ -1,4 +1,4 @@
-"""Receivers with a SqlLedger are killed between effect and commit, between commit and response, and anywhere else."""
+"""Receivers with a SQL ledger are killed between effect and commit, between commit and response, and anywhere else."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from tests.support import eventually
 from tests.support_crash import ROUNDS
+from tests.support_django import DJANGO, django_shop
 from tests.support_receiver import Reply, signed
 from tests.support_receiving import lines
 from tests.support_sql import answered, replayed, shop_of
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tests.support_receiver import Pairs
     from tests.support_sql import Shop
 
-DRIVERS = ("sqlite+aiosqlite", "sqlite", "postgresql+asyncpg", "postgresql+psycopg")
+DRIVERS = ("sqlite+aiosqlite", "sqlite", "postgresql+asyncpg", "postgresql+psycopg", *DJANGO)
 BEFORE, AFTER = ([f"{when} {number}" for number in range(5)] for when in ("before", "after"))
 NAMES = [*BEFORE, RESPONSE, EFFECT, *AFTER]
 
@@ -61,7 +62,7 @@ def test_wherever_a_receiver_is_killed_every_delivery_has_one_effect(  # cases: 
     request: pytest.FixtureRequest, tmp_path: Path, driver: str, round_: int
 ) -> None:
     book = tmp_path / "book"
-    with shop_of(driver, request) as shop:
+    with django_shop(driver, request) if driver in DJANGO else shop_of(driver, request) as shop:
         with sql_receiving(driver, shop.address, book) as (url, process), ThreadPoolExecutor(len(NAMES)) as senders:
             for part, stop in (([*BEFORE, RESPONSE], RESPONSE), ([EFFECT], EFFECT), (AFTER, EFFECT)):
                 senders.map(post, [url] * len(part), part)
