@@ -119,7 +119,8 @@ def test_credentials_go_to_the_proxy_only(tmp_path: Path) -> None:
 )
 def test_a_proxy_that_does_not_just_connect_ends_the_attempt(answer: bytes, code: str) -> None:
     async def go() -> None:
-        async def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
             writer.write(answer)
             writer.close()
 

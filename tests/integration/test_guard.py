@@ -269,12 +269,15 @@ def test_a_cancelled_connect_leaves_the_lookup_to_the_others() -> None:
         names = Stuck()
         guard = Guard(LOOPBACK, lookup=names)
         with Listener() as there:
-            first, second = (asyncio.create_task(kind_of(guard, "a.slow.example", there.port)) for _ in range(2))
+            busy = [asyncio.create_task(kind_of(guard, f"{number}.slow.example", there.port)) for number in range(8)]
+            # That of this name waits for a thread.
+            first, second = (asyncio.create_task(kind_of(guard, "shop.example", there.port)) for _ in range(2))
             await asyncio.sleep(0)
             first.cancel()
             await asyncio.wait({first})
             names.released.set()
-            assert (first.cancelled(), await second, len(names.asked)) == (True, "", 1)
+            assert (first.cancelled(), await second, await asyncio.gather(*busy)) == (True, "", [""] * 8)
+            assert names.asked.count("shop.example") == 1
 
     run(go())
 
