@@ -1,10 +1,11 @@
 """Deliveries per second of one worker process, beside the same requests sent by a bare loop without a queue.
 
-    bare loop   sign, HttpxTransport.post                                what the network side alone can do
+    bare loop   sign, post                                               what the network side alone can do
     worker      claim, sign, the same post, settle; all of it durable    what users get
     instant     claim, sign, an answer without a network, settle         what the queue alone can do
 
-The three take turns in each round. This process has a core of its own; the sink and Redis share what is left.
+Bare loop and worker run over each transport, in turns in each round, on the loop that `hookline worker` runs on. This
+process has a core of its own; the sink and Redis share what is left.
 """
 
 from __future__ import annotations
@@ -30,8 +31,7 @@ from benchmarks.harness import (
     table,
 )
 from benchmarks.sink import sink_process
-from hookline_sender.egress.addresses import AddressPolicy
-from hookline_sender.egress.httpx_transport import HttpxTransport
+from hookline_sender.egress import AddressPolicy, FastTransport, HttpxTransport
 from hookline_shared.keys import SigningKey
 from hookline_shared.profiles import AXIOM
 
@@ -118,17 +118,19 @@ async def measure(server: EmbeddedServer, url: str) -> tuple[list[float], list[f
     """Medians over the rounds: times per delivery and their ratios, and what Redis spent on one of the worker's."""
     of, elsewhere = (service(server, url, namespace=name, concurrency=CONCURRENCY) for name in ("shop", "instant"))
     networked, instant = Runs(server, of), Runs(server, elsewhere)
-    rounds: list[tuple[float, ...]] = []
-    transport = HttpxTransport(AddressPolicy(allow_loopback_http=True))
-    try:
+    rounds: list[list[float]] = []
+    policy = AddressPolicy(allow_loopback_http=True)
+    transports: list[Transport] = [HttpxTransport(policy), FastTransport(policy)]
+    for transport in transports:
         await bare(of, transport)  # warms up
-        for _ in range(ROUNDS):
-            alone = await bare(of, transport)
-            queued = await networked.timed(transport)
-            engine = await instant.timed(InstantTransport())
-            ratios = (alone.each / queued.each, alone.cpu / queued.cpu)
-            rounds.append((alone.each, alone.cpu, queued.each, queued.cpu, engine.each, engine.cpu, *ratios))
-    finally:
+    for _ in range(ROUNDS):
+        row = []
+        for transport in transports:
+            alone, queued = await bare(of, transport), await networked.timed(transport)
+            row += [alone.each, alone.cpu, queued.each, queued.cpu, alone.each / queued.each, alone.cpu / queued.cpu]
+        engine = await instant.timed(InstantTransport())
+        rounds.append([*row, engine.each, engine.cpu])
+    for transport in transports:
         await transport.aclose()
     return medians(rounds), medians(networked.spent)
 
@@ -139,13 +141,12 @@ def main() -> None:
         with other_cores():
             server, url = stack.enter_context(durable_server()), stack.enter_context(sink_process())
         title = f"Delivering, {CONCURRENCY} at a time ({about(server)})"
-        times, spent = run(measure(server, url))
-    ratio, cpu_ratio = times[6:]
-    rows = [
-        ("bare loop", *_row(*times[:2]), "", ""),
-        ("worker", *_row(*times[2:4]), f"{ratio:.0%}", f"{cpu_ratio:.0%}"),
-        ("worker, instant answers", *_row(*times[4:6]), "", ""),
-    ]
+        times, spent = run(measure(server, url), loop="uvloop")
+    rows: list[tuple[str, ...]] = []
+    for name, figures in (("httpx", times[:6]), ("fast", times[6:12])):
+        rows.append((f"bare loop over {name}", *_row(*figures[:2]), "", ""))
+        rows.append((f"worker over {name}", *_row(*figures[2:4]), *(f"{ratio:.0%}" for ratio in figures[4:])))
+    rows.append(("worker, instant answers", *_row(*times[12:]), "", ""))
     head = ("", "deliveries/s", "time of one", "CPU of one", "rate, of the bare loop's", "by CPU")
     print(table(title, head, rows))
     sent, cpu, life, aof = spent

@@ -8,8 +8,9 @@ import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
+import uvloop
 from pydantic import BaseModel
 from redis import Redis
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 
 R = TypeVar("R")
+Loop = Literal["asyncio", "uvloop"]
 
 BODY_BYTES: Final = 1024
 """Size of every request body, envelope included: what is stored once per publication and sent once per attempt."""
@@ -203,14 +205,15 @@ class InstantTransport:
         """Nothing is open."""
 
 
-def run(coro: Coroutine[Any, Any, R]) -> R:
-    """What `coro` returns, from a plain asyncio loop in a process that is set up as `hookline worker` sets up its own.
+def run(coro: Coroutine[Any, Any, R], loop: Loop = "asyncio") -> R:
+    """What `coro` returns, from an event loop of its own, in a process set up as `hookline worker` sets up its own.
 
     Freezing keeps the garbage collector from going through everything that was imported, again and again.
     """
     gc.collect()
     gc.freeze()
-    return asyncio.run(coro)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if loop == "uvloop" else None) as runner:
+        return runner.run(coro)
 
 
 def _info(server: EmbeddedServer, section: str) -> dict[str, Any]:

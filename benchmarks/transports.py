@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import gc
 import ipaddress
 import ssl
 import tempfile
@@ -19,23 +18,22 @@ import time
 from contextlib import ExitStack, suppress
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import aiohttp
-import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from benchmarks.harness import BODY_BYTES, medians, other_cores, table
+from benchmarks.harness import BODY_BYTES, medians, other_cores, run, table
 from benchmarks.sink import sinks
 from hookline_sender.egress import AddressPolicy, FastTransport, HttpxTransport, TransportFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-R = TypeVar("R")
+    from benchmarks.harness import Loop
 
 CONCURRENCY: Final = 50
 REQUESTS: Final = 2_000
@@ -194,14 +192,7 @@ def authority(pem: Path) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(pem))
 
 
-def run(coro: Coroutine[None, None, R], loop: str) -> R:
-    """What `coro` returns, from a loop of its own."""
-    factory = uvloop.new_event_loop if loop == "uvloop" else None
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(coro)
-
-
-def costs(urls: Sequence[str], trust: ssl.SSLContext, loop: str) -> tuple[str, ...]:
+def costs(urls: Sequence[str], trust: ssl.SSLContext, loop: Loop) -> tuple[str, ...]:
     """A table's cells: processor time and rate of each way, and how fast compares with aiohttp."""
     rounds: list[list[float]] = []
     for _ in range(ROUNDS):
@@ -222,21 +213,17 @@ def main() -> None:
             secure = stack.enter_context(sinks(max(DESTINATIONS), pem=str(pem)))
             (flood,) = stack.enter_context(sinks(1, kind="flood"))
             (secure_flood,) = stack.enter_context(sinks(1, pem=str(pem), kind="flood"))
-        gc.collect()
-        gc.freeze()
+        runs: tuple[tuple[Loop, list[str], int], ...] = (
+            *(("uvloop", plain, count) for count in DESTINATIONS),
+            *(("uvloop", secure, count) for count in DESTINATIONS),
+            *(("asyncio", secure, count) for count in DESTINATIONS[:2]),
+        )
         rows = [
-            (f"{_scheme(urls)}, {loop}", f"{count:,}", *costs(urls[:count], trust, loop))
-            for loop, urls, counts in (
-                ("uvloop", plain, DESTINATIONS),
-                ("uvloop", secure, DESTINATIONS),
-                ("asyncio", secure, DESTINATIONS[:2]),
-            )
-            for count in counts
+            (f"{_scheme(urls)}, {loop}", f"{count:,}", *costs(urls[:count], trust, loop)) for loop, urls, count in runs
         ]
         figures = ("httpx: CPU", "/s", "fast: CPU", "/s", "aiohttp: CPU", "/s", "fast, of aiohttp's CPU")
-        print(
-            table(f"One request of {BODY_BYTES} bytes, {CONCURRENCY} at a time", ("", "destinations", *figures), rows)
-        )
+        title = f"One request of {BODY_BYTES} bytes, {CONCURRENCY} at a time"
+        print(table(title, ("", "destinations", *figures), rows))
         beside = [
             (f"{_scheme(urls)}, {name}", *besides(made, urls[:CONCURRENCY], source))
             for urls, source in ((plain, flood), (secure, secure_flood))
