@@ -220,7 +220,7 @@ def test_an_ordered_queue_of_a_removed_destination_is_freed_in_slices_to_the_las
     engine.settle(engine.one(slots=1), FAILED)
     assert registry.remove("acme") == 149
     left = [149]
-    while left[-1]:
+    for _ in range(3):
         assert engine.turn().tasks == ()
         left.append(engine.counters().get("open", 0))
     assert left in ([149, 85, 21, 0], [149, 86, 22, 0])
