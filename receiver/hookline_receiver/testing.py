@@ -154,8 +154,8 @@ class AsyncDeliveryClient:
     """Delivers to `path` of an ASGI application in this process, signed with the receiver's first key at its clock.
 
     Within `async with` the application's lifespan runs once and the receiver has a MemoryLedger; without, each delivery
-    has a lifespan of its own, and that ledger still remembers. No Redis is needed. Not for two clients of one receiver
-    at a time.
+    has a lifespan of its own, and that ledger still remembers. No Redis is needed. A SqlLedger stays, for the sessions
+    that its handlers write with. Not for two clients of one receiver at a time.
     """
 
     def __init__(self, app: ASGIApp, path: str, *, receiver: Receiver) -> None:
