@@ -1,5 +1,6 @@
--- A dead letter becomes a task again, with the same id and bytes: where it holds its followers, else at the tail. Said again with the same
--- request id it changes nothing and answers alike. ARGV: delivery id, request id, accept repeat.
+-- A dead letter becomes a task again, with the same id and bytes: in its place where it holds those behind it, else at the
+-- tail of its lane. Said again with the same request id it changes nothing and answers alike.
+-- ARGV: delivery id, request id, accept repeat.
 local did, request, accept_repeat = ARGV[1], ARGV[2], ARGV[3] == '1'
 local now = clock()
 local pid, lane = string.sub(did, 1, 22), string.sub(did, 23)
