@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from hookline_receiver import DomainEvent, Receiver, RedisLedger, SigningKey
 from hookline_sender import Deployment, DestinationRef, EventType, Plan, Publisher
 from hookline_sender.policy import DeliveryPolicy
+from tests.support_sender import widened
 
 if TYPE_CHECKING:
     from hookline_sender.embedded import EmbeddedServer
@@ -59,7 +60,8 @@ def crash_deployment(redis_url: str, namespace: str, *, lease: float = 3.0) -> D
 
 
 async def publish_parcels(redis_url: str, namespace: str, numbers: range, **policy: Any) -> list[str]:
-    """Publish a parcel per number; their delivery ids."""
+    """Publish a parcel per number; their delivery ids. As many as the plan allows may be in flight at once."""
+    await widened(crash_deployment(redis_url, namespace), "depot")
     async with Publisher(crash_plan(**policy), crash_deployment(redis_url, namespace)) as publisher:
         calls = [publisher.publish(PARCEL_SENT, Parcel(number=number), id=f"parcel-{number}") for number in numbers]
         return [done.receipts[0].delivery_id for done in await asyncio.gather(*calls)]

@@ -40,6 +40,8 @@ R = TypeVar("R")
 
 DAY = 86_400.0
 TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
+PATIENT = "- - 1000"  # limits of a destination whose breaker never opens
+_WARM = "if redis.call('TYPE', KEYS[1]).ok == 'hash' then redis.call('HSETNX', KEYS[1], 'w', 1024) end"
 OK = Delivered(204, 5)
 POLICY = DeliveryPolicy(attempts=4, backoff=60.0, jitter=0.0, timeout=10.0)
 ORDERED = replace(POLICY, ordering="binding")
@@ -68,15 +70,16 @@ class Lane:
     cap: int = 50
     deadline: float = DAY
     config: int = 0
+    limits: str = ""  # beyond the cap, as lanes store them
 
     @property
     def id(self) -> str:
         return lane_of(self.binding, self.name)
 
     def target(self) -> Target:
-        return Target(
-            self.id, self.binding, self.name, self.ordering, round(self.deadline * 1000), self.cap, self.config
-        )
+        limits = f"{1 if self.ordering == 'binding' else self.cap} {self.limits}".strip()
+        deadline_ms = round(self.deadline * 1000)
+        return Target(self.id, self.binding, self.name, self.ordering, deadline_ms, limits, self.config)
 
 
 def untyped_client(url: str) -> Any:
@@ -86,7 +89,12 @@ def untyped_client(url: str) -> Any:
 
 
 class Engine:
-    """One namespace, bound to `plan`. Every call is one script call; nothing is repeated or remembered here."""
+    """One namespace, bound to `plan`. Every call is one script call; nothing is repeated or remembered here.
+
+    cold: destinations start with one attempt at a time, as they do. Else they are as if many had succeeded before.
+    """
+
+    cold = False
 
     def __init__(self, url: str, namespace: str, plan: Plan | None = None, **limits: Any) -> None:
         self.plan = plan or plan_of()
@@ -151,10 +159,18 @@ class Engine:
         return replace(made, **changes)
 
     def publish(self, key: str, *lanes: Lane, **changes: Any) -> Published:
-        return self.run(commands.publish(self.layout, self.request(key, *lanes, **changes)))
+        return self.send(self.request(key, *lanes, **changes))
 
     def send(self, request: PublishRequest) -> Published:
-        return self.run(commands.publish(self.layout, request))
+        published = self.run(commands.publish(self.layout, request))
+        if not self.cold:
+            self.warm(*(target.lane for target in request.targets))
+        return published
+
+    def warm(self, *lanes: str) -> None:
+        """Let lanes that have no window yet have as many attempts in flight as they may."""
+        for lane in lanes:
+            self.redis.eval(_WARM, 1, self.key("D:" + lane))
 
     def asking(self, slots: int = 10, settle: Sequence[Settlement] = (), **changes: Any) -> TurnRequest:
         made = TurnRequest(
@@ -165,6 +181,7 @@ class Engine:
             slots=slots,
             lease_ms=30_000,
             settlements=tuple(settle),
+            eager=not self.cold,
         )
         return replace(made, **changes)
 

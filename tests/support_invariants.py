@@ -50,6 +50,27 @@ class Stored:
         return bool(self.flags & HOLDS) and (self.state is not State.FAILED or not self.flags & QUEUED)
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What holds a lane back besides its queue. `most`: attempts in flight. `until`: held by its health or its rate."""
+
+    cap: int
+    most: int
+    until: float
+    slow: bool
+
+    @classmethod
+    def of(cls, fields: dict[bytes, bytes]) -> Held:
+        cap, rate, *_ = [*fields[b"c"].decode().split(" "), "-"]
+        window = int(fields.get(b"w", b"1"))
+        _, _, until, _, slow = [float(number) for number in fields.get(b"h", b"0 0 0 0 0").split(b" ")]
+        tokens, at = [float(number) for number in fields.get(b"k", b"1 0").split(b" ")]
+        if rate != "-" and tokens < 1:
+            until = max(until, at + (1 - tokens) * 1000 / float(rate) + 1)
+        most = 1 if fields[b"m"] == b"1" else min(int(cap), window)
+        return cls(int(cap), most, until, slow == 1)
+
+
 class Namespace:
     """A namespace read back at once; `faults` says where it contradicts itself."""
 
@@ -169,20 +190,20 @@ class Namespace:
         return faults
 
     def _lane(self, lane: str, fields: dict[bytes, bytes]) -> list[str]:
-        binding, flight, cap = fields[b"b"].decode(), int(fields[b"f"]), int(fields[b"c"])
-        ready = self.dump.get(f"ready:{binding}", {}).get(lane.encode())
-        busy = self.dump.get(f"busy:{binding}", {}).get(lane.encode())
-        blocked = flight >= cap or b"1" in (fields.get(b"p"), fields.get(b"g"))
+        held = Held.of(fields)
+        binding, flight = fields[b"b"].decode(), int(fields[b"f"])
+        at = {kind: self.dump.get(f"{kind}:{binding}", {}).get(lane.encode()) for kind in ("ready", "busy", "slow")}
+        blocked = flight >= held.most or fields.get(b"p", b"0") != b"0" or fields.get(b"g") == b"1"
         due = None if blocked else self._due(lane, ordered=fields[b"m"] == b"1")
-        expected, other = (busy, ready) if flight else (ready, busy)
+        expected = at.pop("slow" if held.slow else "busy" if flight else "ready")
         # A registered destination's limit may be lowered under what is in flight.
-        if flight > cap and b"r" not in fields:
-            return [f"lane {lane} has {flight} in flight and may have {cap}"]
-        if other is not None or (expected is None) != (due is None):
-            return [f"lane {lane}: {flight} in flight, work due {due}, ready at {ready}, busy at {busy}"]
+        if flight > held.cap and b"r" not in fields:
+            return [f"lane {lane} has {flight} in flight and may have {held.cap}"]
+        if any(other is not None for other in at.values()) or (expected is None) != (due is None):
+            return [f"lane {lane}: {flight} in flight, {held}, work due {due}, found at {expected}, and {at}"]
         # It may be looked at too early, which costs a look; too late would hold work back.
-        if due is not None and expected > max(due, self.now_ms + self.ahead_ms):
-            return [f"lane {lane} has work at {due} and is looked at only at {expected}"]
+        if due is not None and expected > max(due, held.until, self.now_ms + self.ahead_ms):
+            return [f"lane {lane} has work at {due}, {held}, and is looked at only at {expected}"]
         return []
 
     def _due(self, lane: str, *, ordered: bool) -> float | None:

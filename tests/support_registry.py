@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from hookline_sender.engine import commands, registry
+from hookline_sender.engine import registry
 from hookline_sender.engine.layout import lane_of, pid_of
 from hookline_sender.engine.records import Target
 from hookline_sender.engine.registry import Draft
@@ -33,7 +33,7 @@ class Registry:
     def draft(self, name: str, tenant: str = "", **changes: Any) -> Draft:
         made: dict[str, Any] = {
             "binding": "billing",
-            "concurrency": 50,
+            "limits": "50",
             "public": "text of " + name,
             "sealed": os.urandom(8),
             "decided_on": self.tenant(tenant).revision,
@@ -56,8 +56,8 @@ class Registry:
     def pause(self, name: str) -> None:
         self.engine.run(registry.set_paused(self.layout, name, paused=True))
 
-    def resume(self, name: str) -> None:
-        self.engine.run(registry.set_paused(self.layout, name, paused=False))
+    def resume(self, name: str, lane: str = "") -> None:
+        self.engine.run(registry.set_paused(self.layout, name, paused=False, lane=lane))
 
     def publish(
         self,
@@ -66,18 +66,18 @@ class Registry:
         *,
         seen: TenantEntries | None = None,
         delay: float = 0,
-        cap: int = 50,
+        limits: str = "50",
         aggregate: str = "x",
     ) -> Published:
         """Publish to all of a tenant's destinations, as it is or as it was `seen`."""
         known = seen or self.tenant(tenant)
         targets = tuple(
-            Target(each.lane, "billing", each.id, self.ordering, round(DAY * 1000), cap, each.version, each.paused)
+            Target(each.lane, "billing", each.id, self.ordering, round(DAY * 1000), limits, each.version, each.paused)
             for each in known.entries
         )
         tenants = ((tenant, known.revision),)
         request = self.engine.request(key, delay=delay, targets=targets, tenants=tenants, aggregate=(aggregate, 1))
-        return self.engine.run(commands.publish(self.layout, request))
+        return self.engine.send(request)
 
     def id_of(self, key: str, name: str) -> str:
         """The delivery id of a publication's task for a destination."""

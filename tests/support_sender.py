@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import warnings
@@ -11,9 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel
+from redis.asyncio import Redis
 
 from hookline_sender import DeliveryPolicy, Deployment, HooklineWarning, Plan, Publisher
 from hookline_sender.engine import commands
+from hookline_sender.engine.layout import Layout, lane_of
 from hookline_sender.engine.records import ClaimedTask
 from hookline_sender.engine.store import RedisStore
 from tests.support_receiver import until
@@ -191,3 +194,10 @@ async def reached(deployment: Deployment, delivery_id: str, state: State) -> Non
     """Return once the task is in the state."""
     async with records(deployment) as tasks:
         await until(lambda: tasks.of(delivery_id), lambda record: record.state is state)
+
+
+async def widened(deployment: Deployment, webhook: str) -> None:
+    """Let a static destination start with as many attempts in flight as if many had succeeded before."""
+    layout = Layout(deployment.namespace)
+    async with contextlib.aclosing(Redis.from_url(deployment.redis_url)) as redis:
+        await redis.hset(layout.key("D:" + lane_of(webhook, webhook)), "w", 1024)

@@ -36,6 +36,7 @@ from hookline_sender.errors import (
     UnsafeDestination,
     WeakDurability,
 )
+from hookline_sender.limits import Breaker
 from hookline_sender.plan import Plan, Webhook
 from hookline_sender.policy import DeliveryPolicy, HooklineWarning
 from hookline_sender.publication import Publication, Receipt, Skipped
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Attempt",
+    "Breaker",
     "Cancellation",
     "DeliveryPolicy",
     "DeliveryRecord",

@@ -83,14 +83,15 @@ class Claim:
 
 def settlement(claim: Claim, outcome: Outcome, rand: float) -> Settlement:
     """What to tell the engine: a retry gets its backoff, or is dead if it was the last. `rand`: 0 to below 1."""
-    task, delay_ms = claim.task, 0
+    task, delay_ms, hold_ms = claim.task, 0, PACING.hold_ms(None)
     if isinstance(outcome, Retry):
+        hold_ms = PACING.hold_ms(outcome.retry_after)
         if task.attempt >= claim.policy.attempts:
             outcome = Dead(outcome.code, outcome.duration_ms, outcome.status)
         else:
             delay = PACING.retry_delay(claim.policy, task.attempt, rand, retry_after=outcome.retry_after)
             delay_ms = round(delay * 1000)
-    return Settlement(task.delivery_id, task.token, outcome, delay_ms)
+    return Settlement(task.delivery_id, task.token, outcome, delay_ms, hold_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,21 +7,23 @@ again. So a tenant costs a read when it is new or has changed, and nothing is ev
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from hookline_sender.engine.records import Target
 from hookline_sender.engine.registry import NO_DESTINATIONS, TenantEntries
 from hookline_sender.errors import InvalidDestination
+from hookline_sender.limits import encode_limits
 from hookline_sender.registration import decode_subscription
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hookline_sender.engine.registry import Entry
+    from hookline_sender.limits import Limits
     from hookline_sender.plan import Webhook
-    from hookline_sender.registration import Subscription
+    from hookline_sender.registration import Destination, Subscription
 
 MATCHES: Final = 16
 """How often a publication is matched before it gives up: each time somebody registered in the middle of it."""
@@ -127,14 +129,19 @@ def target_of(webhook: Webhook, subscriber: Subscriber) -> Target:
         destination=subscriber.id,
         ordering=webhook.policy.ordering,
         deadline_ms=round(webhook.policy.deadline * 1000),
-        concurrency=concurrency_of(webhook, subscriber.subscription.concurrency),
+        limits=encode_limits(limits_for(webhook, subscriber.subscription)),
         config=subscriber.version,
         paused=subscriber.paused,
     )
 
 
-def concurrency_of(webhook: Webhook, own: int | None) -> int:
-    """Attempts at once to a destination that may have set its own number; one in order of its binding has one."""
-    if own is None or webhook.policy.ordering == "binding":
-        return webhook.concurrency
-    return own
+def limits_for(webhook: Webhook, own: Subscription | Destination) -> Limits:
+    """The limits of a registered destination: its own where it has some. In order of its binding it has one attempt."""
+    usual = webhook.limits
+    concurrency = None if webhook.policy.ordering == "binding" else own.concurrency
+    return replace(
+        usual,
+        concurrency=usual.concurrency if concurrency is None else concurrency,
+        rate=usual.rate if own.rate is None else own.rate,
+        max_backlog=usual.max_backlog if own.max_backlog is None else own.max_backlog,
+    )

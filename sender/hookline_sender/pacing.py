@@ -1,4 +1,4 @@
-"""The wait before a retry: the policy's, or none while a test says so."""
+"""The waits after a failure: the policy's and the destination's, or none while a test says so."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ class Pacing:
     ) -> float:
         """Seconds to wait after failed attempt number `attempt` (from 1); see `next_delay`."""
         return 0.0 if self._hurried else next_delay(policy, attempt, rand, retry_after)
+
+    def hold_ms(self, retry_after: float | None) -> int | None:
+        """For how long a destination's other deliveries wait as well; None while none shall wait for anything."""
+        return None if self._hurried else round((retry_after or 0.0) * 1000)
 
     @contextmanager
     def hurried(self) -> Generator[None]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 from pydantic import BaseModel
 
 from hookline_sender.errors import InvalidPlan, UnboundEvent
+from hookline_sender.limits import Breaker, Limits, encode_limits
 from hookline_sender.policy import DeliveryPolicy, encode_policy
 from hookline_shared.event import EventType
 from hookline_shared.probes import RESERVED
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=BaseModel)
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
-_MAX_CONCURRENCY: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Webhook:
     """One declared webhook; its binding and its static destination carry its name.
 
     events: names of the events it receives; empty means all of the plan.
-    concurrency: attempts in flight to one destination, over all workers, 1-1024. With ordering="binding" it is one.
+    limits: of each of its destinations, unless a registered one sets its own.
     subscribers: it has no destination of its own but every registered one that subscribes; see Destinations.
     profile: how requests are signed: `axiom`, `standard-webhooks` or `svix`; see hookline_shared.profiles.
     handshake: a destination is registered only after it said that it wants deliveries; see Destinations.register.
@@ -45,12 +45,17 @@ class Webhook:
 
     name: str
     events: tuple[str, ...] = ()
-    concurrency: int = 50
+    limits: Limits = field(default_factory=Limits)
     policy: DeliveryPolicy = field(default_factory=DeliveryPolicy)
     profile: str = "axiom"
     subscribers: bool = False
     kind: Literal["webhook"] = "webhook"
     handshake: bool = False
+
+    @property
+    def concurrency(self) -> int:
+        """Attempts in flight to one destination, over all workers."""
+        return self.limits.concurrency
 
     def carries(self, event: str) -> bool:
         """Whether the webhook receives the event of that name."""
@@ -104,6 +109,10 @@ class Plan:
         name: str,
         *events: AnyEventType,
         concurrency: int = 50,
+        rate: float | None = None,
+        max_backlog: int | None = None,
+        breaker: Breaker | None = None,
+        disable_after: float | None = None,
         policy: DeliveryPolicy | None = None,
         profile: str = "axiom",
         subscribers: bool = False,
@@ -115,18 +124,32 @@ class Plan:
         the deployment names; the rest are defaults of theirs, the policy excepted, which holds for all. `handshake`
         asks each of them whether it wants deliveries before it is registered.
         Event types from a shared module join the plan here. Raises InvalidPlan.
+
+        Of one destination, over all workers:
+        concurrency: attempts in flight, 1-1024. With ordering="binding" it is one.
+        rate: attempts a second, 0.001-10000; what a second allows, and at least one, may go at once. None = no limit.
+        max_backlog: most tasks, dead letters included; None = the deployment's max_per_destination.
+        breaker: when it is left alone; None = Breaker().
+        disable_after: 60 s to 30 days of failing without a success after which it is disabled; None = never.
         """
-        self._check_webhook(name, concurrency)
+        self._check_webhook(name)
         get_profile(profile)
         chosen = policy or DeliveryPolicy()
         if chosen.ordering == "binding":
             concurrency = 1
+        limits = Limits(
+            concurrency=concurrency,
+            rate=rate,
+            max_backlog=max_backlog,
+            breaker=breaker or Breaker(),
+            disable_after=disable_after,
+        )
         for event_type in events:
             self._adopt(event_type)
         if handshake and not subscribers:
             raise InvalidPlan(f'the webhook "{name}" has handshake=True, which is for those with subscribers=True')
         names = tuple(dict.fromkeys(each.name for each in events))
-        made = Webhook(name, names, concurrency, chosen, profile, subscribers, handshake=handshake)
+        made = Webhook(name, names, limits, chosen, profile, subscribers, handshake=handshake)
         self._webhooks[name] = made
         return made
 
@@ -161,8 +184,10 @@ class Plan:
 
     @property
     def revision(self) -> str:
-        """16 hex digits over policies, concurrencies and the events in order: tasks keep the rules of their publish."""
-        rules = [(each.name, each.concurrency, encode_policy(each.policy)) for each in self._webhooks.values()]
+        """16 hex digits over policies, limits and the events in order: tasks keep the rules of their publish."""
+        rules = [
+            (each.name, encode_limits(each.limits), encode_policy(each.policy)) for each in self._webhooks.values()
+        ]
         return _digest([list(self._events), sorted(rules)])
 
     def _check_unused(self, event: str) -> None:
@@ -179,12 +204,10 @@ class Plan:
         if known is not event_type and known != event_type:
             raise InvalidPlan(f'the plan already has another event "{event_type.name}": names are unique in a plan')
 
-    def _check_webhook(self, name: str, concurrency: int) -> None:
+    def _check_webhook(self, name: str) -> None:
         _checked_name("webhook", name)
         if name in self._webhooks:
             raise InvalidPlan(f'the plan already has a webhook "{name}"')
-        if type(concurrency) is not int or concurrency not in range(1, _MAX_CONCURRENCY + 1):
-            raise InvalidPlan(f"concurrency={concurrency!r} is not a whole number from 1 to {_MAX_CONCURRENCY}")
 
 
 def _checked_name(what: str, name: str) -> str:

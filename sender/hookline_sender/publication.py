@@ -25,6 +25,7 @@ from hookline_sender.arguments import (
 from hookline_sender.engine.layout import event_id_of, lane_of, length_prefixed, pid_of
 from hookline_sender.engine.records import Published, PublishRequest, Target
 from hookline_sender.errors import FanoutExceeded, InvalidPayload, PayloadTooLarge, UnboundEvent
+from hookline_sender.limits import encode_limits
 from hookline_sender.matching import Tenants
 from hookline_shared.errors import InvalidEvent
 from hookline_shared.event import EventType, encode_event, format_time
@@ -226,7 +227,7 @@ def _targets(webhooks: tuple[Webhook, ...]) -> tuple[Target, ...]:
             destination=webhook.name,
             ordering=webhook.policy.ordering,
             deadline_ms=round(webhook.policy.deadline * 1000),
-            concurrency=webhook.concurrency,
+            limits=encode_limits(webhook.limits),
         )
         for webhook in webhooks
         if not webhook.subscribers

@@ -138,7 +138,7 @@ class Destinations:
             draft = vault.draft(webhook, destination, secrets, decided_on=entries.revision)
             command = registry.register(opened.store.layout, self._plan.fingerprint, draft)
             if entry := await opened.write(command):
-                return Registration(replace(destination, paused=entry.paused), keys[0].key)
+                return Registration(replace(destination, paused=entry.paused, disabled=entry.disabled), keys[0].key)
         raise AssertionError  # the tries end by an error
 
     async def rotate_key(
@@ -173,7 +173,7 @@ class Destinations:
             draft = vault.draft(webhook, destination, changed, decided_on=str(found.entry.version))
             command = registry.configure(opened.store.layout, self._plan.fingerprint, draft)
             if entry := await opened.write(command):
-                return Registration(replace(destination, paused=entry.paused), keys[0].key)
+                return Registration(replace(destination, paused=entry.paused, disabled=entry.disabled), keys[0].key)
         raise AssertionError  # the tries end by an error
 
     async def get(self, id: str) -> Destination:  # noqa: A002 - the public name

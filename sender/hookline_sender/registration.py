@@ -1,6 +1,6 @@
 """What customers register: a destination and its keys, and how both lie in the registry. Values only, no I/O.
 
-public text: webhook, event patterns, concurrency, profile; publishers read it, to match
+public text: webhook, event patterns, profile, limits; publishers read it, to match
 sealed text: URL, headers, keys with the end of each; workers read it, to send
 """
 
@@ -13,11 +13,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from hookline_sender.errors import InvalidDestination
+from hookline_sender.errors import InvalidDestination, InvalidPlan
+from hookline_sender.limits import Limits
 from hookline_shared.keys import SigningKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from hookline_sender.engine.registry import Disabled
 
 MAX_HEADERS, MAX_HEADER_BYTES = 16, 4096
 MAX_PATTERNS: Final = 64
@@ -58,8 +61,10 @@ class Destination:
     events: names, beginnings such as `order.*` (everything that begins with `order.`), or `*` for all of the webhook's.
     tenant: whose it is: it gets what is published for that tenant. None: what is published without one.
     headers: sent with every delivery, at most 16; names that deliveries or connections use themselves are refused.
-    profile: how its requests are signed; None = the webhook's. concurrency: attempts at once; None = the webhook's.
-    paused: set by `pause` and `resume`; registering leaves it as it is.
+    profile: how its requests are signed; None = the webhook's.
+    concurrency, rate, max_backlog: as for `Plan.webhook`; None = the webhook's.
+    paused, disabled: how it stands. `pause` and `resume` set them, and `gone` or `failing` by itself what stops it: it
+        answered 410, or failed for the webhook's `disable_after`. Registering leaves them as they are.
     """
 
     id: str
@@ -70,7 +75,10 @@ class Destination:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     profile: str | None = None
     concurrency: int | None = None
+    rate: float | None = None
+    max_backlog: int | None = None
     paused: bool = False
+    disabled: Disabled | None = None
 
     def __post_init__(self) -> None:
         # What is given here was often somebody's JSON a moment ago.
@@ -84,9 +92,10 @@ class Destination:
         for name, chosen in (("tenant", self.tenant), ("profile", self.profile)):
             if chosen is not None and not _is_text(chosen, 256):
                 raise InvalidDestination(f"{name} is a text of 1 to 256 characters, or None")
-        concurrency: object = self.concurrency
-        if concurrency is not None and (type(concurrency) is not int or concurrency not in range(1, 1025)):
-            raise InvalidDestination("concurrency is a whole number from 1 to 1024, or None")
+        try:
+            _check_limits(self.concurrency, self.rate, self.max_backlog)
+        except InvalidPlan as refused:
+            raise InvalidDestination(f"{refused}; None is the webhook's") from None
         object.__setattr__(self, "events", _checked_patterns(self.events))
         object.__setattr__(self, "headers", MappingProxyType(_checked_headers(self.headers)))
 
@@ -119,6 +128,8 @@ class Subscription:
     patterns: tuple[str, ...]
     concurrency: int | None
     profile: str | None
+    rate: float | None = None
+    max_backlog: int | None = None
 
     def carries(self, event: str) -> bool:
         """Whether one of the patterns is the event's name, or stands for it."""
@@ -148,7 +159,7 @@ def matches(pattern: str, event: str) -> bool:
 def encode_subscription(destination: Destination) -> str:
     """The public text of a destination."""
     parts: dict[str, Any] = {"webhook": destination.webhook, "events": list(destination.events)}
-    for name in ("concurrency", "profile"):
+    for name in ("concurrency", "profile", "rate", "max_backlog"):
         if (value := getattr(destination, name)) is not None:
             parts[name] = value
     return json.dumps(parts, separators=(",", ":"))
@@ -158,9 +169,15 @@ def decode_subscription(text: str) -> Subscription:
     """What `encode_subscription` wrote. Raises ValueError for anything else."""
     parts: Any = json.loads(text)
     try:
-        return Subscription(parts["webhook"], tuple(parts["events"]), parts.get("concurrency"), parts.get("profile"))
-    except (AttributeError, KeyError, TypeError):
+        limits = {name: parts.get(name) for name in ("concurrency", "rate", "max_backlog")}
+        _check_limits(**limits)
+        return Subscription(parts["webhook"], tuple(parts["events"]), profile=parts.get("profile"), **limits)
+    except (AttributeError, KeyError, TypeError, InvalidPlan):
         raise ValueError("not a subscription") from None
+
+
+def _check_limits(concurrency: int | None, rate: float | None, max_backlog: int | None) -> None:
+    Limits(concurrency=1 if concurrency is None else concurrency, rate=rate, max_backlog=max_backlog)
 
 
 def encode_secrets(secrets: Secrets) -> bytes:

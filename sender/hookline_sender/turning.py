@@ -99,8 +99,14 @@ class Asker:
         """
         return max(1.0, self.lease_ms / 6000)
 
-    def turn(self, settlements: Sequence[Settlement], free: int) -> TurnRequest:
-        """A new turn that settles at most a batch of `settlements` and claims at most `free` tasks."""
+    def turn(
+        self, settlements: Sequence[Settlement], free: int, *, slow_slots: int = BATCH, eager: bool = False
+    ) -> TurnRequest:
+        """A new turn that settles at most a batch of `settlements` and claims at most `free` tasks.
+
+        slow_slots: at most so many of them from destinations whose last outcome was a timeout.
+        eager: from a destination as many as it may ever have at once, whatever it has shown so far.
+        """
         return TurnRequest(
             worker=self.worker,
             sequence=self.entropy(8),
@@ -109,4 +115,6 @@ class Asker:
             slots=min(free, BATCH),
             lease_ms=self.lease_ms,
             settlements=tuple(settlements[:BATCH]),
+            slow_slots=min(max(0, slow_slots), BATCH),
+            eager=eager,
         )

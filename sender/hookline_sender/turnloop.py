@@ -25,6 +25,8 @@ from hookline_sender.attempts import Claim, RedisClock, settlement
 from hookline_sender.engine import commands
 from hookline_sender.engine.records import Dead, Outcome, Released, Settlement, TurnAnswer, TurnRequest
 from hookline_sender.errors import PlanMismatch, RedisUnavailable
+from hookline_sender.occupancy import Occupancy
+from hookline_sender.reporting import report_dead, report_disabled
 from hookline_sender.trouble import Trouble, where
 from hookline_sender.turning import BATCH, View, backoff, next_poll, pause, share
 from hookline_shared.errors import HooklineError
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 
     from hookline_sender.attempts import Attempts
     from hookline_sender.engine.layout import Layout
-    from hookline_sender.engine.records import ClaimedTask
     from hookline_sender.engine.store import RedisStore
     from hookline_sender.policies import Policies
     from hookline_sender.turning import Asker
@@ -72,6 +73,7 @@ class TurnLoop:
         self._attempts, self._policies = attempts, policies
         self._concurrency, self._rand = concurrency, rand
         self._running: dict[asyncio.Task[Outcome], Claim] = {}
+        self._occupancy = Occupancy()
         self._finished: deque[Settlement] = deque()
         self._pending: _Turn | None = None
         self._limit: asyncio.Timeout | None = None
@@ -97,6 +99,7 @@ class TurnLoop:
         """One turn, its attempts, their settlement: how many attempts that were. Raises what the turn raises."""
         try:
             await self._store.ready()
+            self._pending = self._new_turn(self._concurrency, BATCH, eager=True)
             await self._turn(self._concurrency)
             self.stop()
             await self._drain()
@@ -191,9 +194,11 @@ class TurnLoop:
         finally:
             self._limit = None
 
-    def _new_turn(self, free: int, most: int) -> _Turn:
+    def _new_turn(self, free: int, most: int, *, eager: bool = False) -> _Turn:
         batch = [self._finished.popleft() for _ in range(min(most, len(self._finished)))]
-        return _Turn(self._asker.turn(batch, min(free, most)), time.monotonic())
+        slow_slots = self._occupancy.slow_slots(self._concurrency)
+        request = self._asker.turn(batch, min(free, most), slow_slots=slow_slots, eager=eager)
+        return _Turn(request, time.monotonic())
 
     def _look_ahead(self, request: TurnRequest, answer: TurnAnswer, received: float) -> None:
         lost = sum(word == "lost" for word in answer.settled)
@@ -211,6 +216,7 @@ class TurnLoop:
                 await self._answered(read(answer.tasks))
             except Exception as error:  # noqa: BLE001 - only what has no policy or destination now is given back
                 self._turn_trouble.met(str(error) if isinstance(error, HooklineError) else where(error))
+        report_disabled(answer)
         for delivery_id in answer.unreadable:
             log.error("%s cannot be delivered: somebody wrote over its envelope in Redis", delivery_id)
             self._finished.append(Settlement(delivery_id, turn.request.token, Dead("internal_error", 0)))
@@ -226,15 +232,17 @@ class TurnLoop:
     def _start(self, claim: Claim) -> None:
         attempt = asyncio.create_task(self._attempts.make(claim))
         self._running[attempt] = claim
+        self._occupancy.began(claim.task)
         attempt.add_done_callback(partial(self._finish, claim))
 
     def _finish(self, claim: Claim, attempt: asyncio.Task[Outcome]) -> None:
         del self._running[attempt]
         outcome = Released() if attempt.cancelled() else attempt.result()  # cancelled: before its first step
+        self._occupancy.ended(claim.task, outcome)
         self.attempted += not isinstance(outcome, Released)
         settled = settlement(claim, outcome, self._rand())
         if isinstance(settled.outcome, Dead):
-            _report(claim.task, settled.outcome)
+            report_dead(claim.task, settled.outcome)
         self._finished.append(settled)
         self._bell.set()
 
@@ -277,17 +285,3 @@ class TurnLoop:
             await self._store.wait_wake(LISTEN)
             self._woken = True
             self._bell.set()
-
-
-def _report(task: ClaimedTask, dead: Dead) -> None:
-    reason = f"status {dead.status}" if dead.status else "no answer"
-    if dead.location:
-        reason += f" to …{dead.location}: register that URL"
-    log.warning(
-        "%s to %s is a dead letter after attempt %d: %s, %s",
-        task.delivery_id,
-        task.destination,
-        task.attempt,
-        dead.code,
-        reason,
-    )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 from hookline_sender.engine.layout import lane_of
 from hookline_sender.engine.registry import Draft
-from hookline_sender.matching import concurrency_of
+from hookline_sender.limits import encode_limits
+from hookline_sender.matching import limits_for
 from hookline_sender.registration import (
     Destination,
     Secrets,
@@ -54,7 +55,7 @@ class Vault:
             id=destination.id,
             tenant=destination.tenant or "",
             lane=lane_of(webhook.name, destination.id),
-            concurrency=concurrency_of(webhook, destination.concurrency),
+            limits=encode_limits(limits_for(webhook, destination)),
             public=encode_subscription(destination),
             sealed=sealed,
             decided_on=decided_on,
@@ -73,5 +74,8 @@ def described(found: Found, secrets: Secrets) -> Destination:
         headers=dict(secrets.headers),
         profile=subscription.profile,
         concurrency=subscription.concurrency,
+        rate=subscription.rate,
+        max_backlog=subscription.max_backlog,
         paused=found.entry.paused,
+        disabled=found.entry.disabled,
     )

@@ -9,7 +9,7 @@ import pytest
 
 from hookline_sender.engine.records import Dead, Released, Retry, State
 from hookline_sender.errors import UnknownDelivery
-from tests.support_engine import POLICY, Lane
+from tests.support_engine import PATIENT, POLICY, Lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +111,7 @@ def test_a_release_past_the_deadline_is_not_claimed_again(engine: Engine) -> Non
 
 def test_the_history_keeps_the_newest_sixteen_attempts(bound: Bound) -> None:
     engine = bound(billing=replace(POLICY, attempts=16))
-    engine.publish("a")
+    engine.publish("a", Lane("one", limits=PATIENT))
     for _ in range(12):
         lapsing = engine.one()
         engine.settle(lapsing, FAILED, 1)

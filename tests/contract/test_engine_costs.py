@@ -30,6 +30,7 @@ def publish_many(engine: Engine, count: int, prefix: str, *lanes: Lane, delay: f
             made = commands.publish(engine.layout, engine.request(f"{prefix}{number}", *lanes, delay=delay))
             pipe.eval(made.script.source, len(made.keys), *made.keys, *made.args)
         pipe.execute()
+    engine.warm(*(lane.id for lane in lanes or (Lane("one"),)))
 
 
 def test_an_idle_turn_costs_the_same_however_much_waits(engine: Engine) -> None:  # cases: F15

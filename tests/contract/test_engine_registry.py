@@ -160,11 +160,11 @@ def test_a_version_never_comes_back(registry: Registry) -> None:
 
 
 def test_a_new_concurrency_holds_for_what_is_queued_already(registry: Registry) -> None:
-    entry = registry.register("acme", concurrency=1)
+    entry = registry.register("acme", limits="1")
     for number in range(3):
-        registry.publish(f"k{number}", cap=1)
+        registry.publish(f"k{number}", limits="1")
     assert len(registry.engine.claim(slots=3)) == 1
-    registry.configure(registry.draft("acme", concurrency=3, decided_on=str(entry.version)))
+    registry.configure(registry.draft("acme", limits="3", decided_on=str(entry.version)))
     assert len(registry.engine.claim(slots=3)) == 2
 
 

@@ -65,7 +65,7 @@ class Walk:
 
     def register(self, name: str) -> None:
         try:
-            entry = self.registry.register(name, self.tenant_of(name), concurrency=self.rand.randint(1, 3))
+            entry = self.registry.register(name, self.tenant_of(name), limits=str(self.rand.randint(1, 3)))
         except DestinationBusy:
             assert name not in self.known
             assert self.of(name, self.lives[name] - 1)
@@ -101,8 +101,8 @@ class Walk:
         expected = {each for each in self.known if self.tenant_of(each) == tenant}
         assert {each.id for each in seen.entries} == expected
         delay, aggregate = self.rand.choice((0, 0, 30)), self.rand.choice("xy")
-        cap = 1 if self.registry.ordering == "binding" else 3
-        done = self.registry.publish(key, tenant, seen=seen, delay=delay, cap=cap, aggregate=aggregate)
+        limits = "1" if self.registry.ordering == "binding" else "3"
+        done = self.registry.publish(key, tenant, seen=seen, delay=delay, limits=limits, aggregate=aggregate)
         ids = {each: self.registry.id_of(key, each) for each in expected}
         assert {i[22:] for i in ids.values()} == set(done.lanes)
         self.tasks |= {i: (each, self.lives[each]) for each, i in ids.items()}

@@ -206,7 +206,7 @@ def followers(bound: Bound, ordering: Ordering, on_dead: OnDead) -> Registry:
     registry.register("acme")
     seen = registry.tenant()
     for number in range(150):
-        registry.publish(f"k{number}", seen=seen, cap=1)
+        registry.publish(f"k{number}", seen=seen, limits="1")
     return registry
 
 

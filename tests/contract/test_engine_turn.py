@@ -11,7 +11,7 @@ import pytest
 from hookline_sender.engine import commands
 from hookline_sender.engine.records import Retry, State
 from hookline_sender.errors import PlanMismatch
-from tests.support_engine import OK, POLICY, Lane, keys_of, settlement, settlements
+from tests.support_engine import OK, PATIENT, POLICY, Lane, keys_of, settlement, settlements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -216,7 +216,7 @@ def test_numbers_beyond_their_field_are_capped(engine: Engine) -> None:
 
 def test_sixteen_attempts_are_counted_to_the_end(bound: Bound) -> None:
     engine = bound(billing=replace(POLICY, attempts=16))
-    engine.publish("a")
+    engine.publish("a", Lane("one", limits=PATIENT))
     attempts: list[int] = []
     for _ in range(16):
         task = engine.one()

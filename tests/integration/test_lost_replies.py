@@ -121,7 +121,7 @@ def policies(engine: Engine) -> Command[Any]:
 
 
 def draft(decided_on: str, public: str = "public") -> Draft:
-    return Draft("dst", "acme", Lane("dst").id, 5, public, b"sealed", decided_on)
+    return Draft("dst", "acme", Lane("dst").id, "5", public, b"sealed", decided_on)
 
 
 def register(engine: Engine) -> Command[Any]:

@@ -19,7 +19,7 @@ from tests.support_engine import untyped_client
 from tests.support_failover import failed_over, replica_of, start_master
 from tests.support_proxy import Proxy
 from tests.support_receiver import leg_server, until
-from tests.support_sender import Endpoint, Order, deployment_on, environ_of, publish, reached, records, shop
+from tests.support_sender import Endpoint, Order, deployment_on, environ_of, publish, reached, records, shop, widened
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -132,6 +132,7 @@ def test_after_a_failover_workers_and_publishers_leave_the_old_master_by_themsel
             deployment = deployment_on(proxy.url, namespace)
             async with working(deployment, billing) as publisher:
                 billing.gate.clear()
+                await widened(deployment, "billing")
                 ids = [await order(publisher, number) for number in range(3)]
                 await billing.received(3)
                 proxy.lead_to(replica.url)

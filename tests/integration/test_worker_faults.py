@@ -29,6 +29,7 @@ from tests.support_sender import (
     reached,
     records,
     shop,
+    widened,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def test_an_outcome_that_redis_was_not_there_to_hear_is_said_when_it_is_back(  #
             workers = [Worker(PLAN, deployment, environ=environ) for _ in range(2)]
             async with workers[0].background(), workers[1].background():
                 billing.gate.clear()
+                await widened(deployment, "billing")
                 ids = await publish(PLAN, deployment, ORDER_PAID, *range(5))
                 await billing.received(5)
                 redis.kill()
@@ -183,7 +185,7 @@ def test_a_registration_that_somebody_wrote_over_takes_no_other_along(redis_url:
         revision = registry.NO_DESTINATIONS
         for id_, public in (("a", "[]"), ("b", "{"), ("c", '{"webhook":"billing","events":[]}'), ("d", "")):
             lane = lane_of("billing", id_)
-            draft = registry.Draft(id_, "acme", lane, 5, public, b"sealed", revision)
+            draft = registry.Draft(id_, "acme", lane, "5", public, b"sealed", revision)
             entry = await store.run(registry.register(store.layout, PLAN.fingerprint, draft))
             revision = str(entry.version)
         async with contextlib.aclosing(Redis.from_url(redis_url)) as redis:

@@ -19,6 +19,7 @@ from tests.support_sender import (
     reached,
     records,
     shop,
+    widened,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def test_redis_may_be_killed_under_a_worker_with_attempts_in_flight(namespace: s
             Worker(plan, deployment, environ=environ_of(billing=billing.url)).background(),
         ):
             billing.gate.clear()
+            await widened(deployment, "billing")
             ids = await publish(plan, deployment, order_paid, *range(5))
             await billing.received(5)
             redis.kill()
@@ -77,6 +79,7 @@ def test_a_stopping_worker_finishes_what_it_began_and_claims_nothing_more(  # ca
     deployment = deployment_on(redis_url, namespace)
 
     async def go() -> None:
+        await widened(deployment, "billing")
         ids = await publish(plan, deployment, order_paid, *range(6))
         async with Endpoint() as billing, records(deployment) as tasks:
             billing.gate.clear()

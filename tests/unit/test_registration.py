@@ -64,10 +64,13 @@ def test_an_id_has_only_characters_that_need_no_escaping(name: str) -> None:
         destination(name)
 
 
-@pytest.mark.parametrize("field", ["id", "webhook", "url", "events", "tenant", "headers", "profile", "concurrency"])
+LIMITS = ("concurrency", "rate", "max_backlog")
+
+
+@pytest.mark.parametrize("field", ["id", "webhook", "url", "events", "tenant", "headers", "profile", *LIMITS])
 @pytest.mark.parametrize("given", [7, 10**5000, 1.5, b"x", [7], {7: "x"}, {"x": 7}, "\ud800", object()], ids=type)
 def test_what_is_not_of_its_type_is_refused_and_not_a_crash(field: str, given: Any) -> None:
-    if (field, given) == ("concurrency", 7):
+    if (field in LIMITS and given == 7) or (field, given) == ("rate", 1.5):
         return
     with pytest.raises(InvalidDestination):
         Destination(**{"id": "acme", "webhook": "customers", "url": "https://x.example/"} | {field: given})
@@ -161,7 +164,7 @@ def test_a_destination_takes_its_webhooks_concurrency_unless_it_has_its_own() ->
     webhook = market(concurrency=9).plan.webhooks["customers"]
     tenant = snapshot_of(entries(destination("b", concurrency=2), destination("a"), destination("c", events=["x.*"])))
     found = tenant.matching("order.paid", [webhook])
-    assert [(each.destination, each.concurrency, each.config) for each in found] == [("a", 9, 7), ("b", 2, 7)]
+    assert [(each.destination, each.limits, each.config) for each in found] == [("a", "9", 7), ("b", "2", 7)]
 
 
 def test_tenants_are_forgotten_from_the_one_used_longest_ago() -> None:

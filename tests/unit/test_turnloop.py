@@ -55,7 +55,7 @@ class Store:
 
     async def run(self, command: Any) -> TurnAnswer:
         args = command.args
-        turn = Turn(args[2], args[3], args[4], tuple(args[8 + args[6] :: 8]))
+        turn = Turn(args[2], args[3], args[4], tuple(args[10 + args[8] :: 9]))
         self.asked_at = time.monotonic()
         async with self.asked:
             self.turns.append(turn)

@@ -50,6 +50,14 @@ _SYSTEM: Final = frozenset(
 )
 _NONE: Final = frozenset({"", "cancelled", "destination_gone"})
 
+TIMEOUTS: Final = ("timeout_connect", "timeout_total")
+BREAKS: Final = (
+    *TIMEOUTS,
+    *("connect_refused", "dns_failed", "tls_failed", "response_too_large", "protocol_error", "reset"),
+    *("http_5xx", "http_429"),
+)
+"""Codes that count for the breaker: no whole answer in time, or one that says later."""
+
 _BYTES: Final = {code: index for index, code in enumerate(CODES)}
 
 

@@ -7,25 +7,14 @@ An async and a sync store run the same commands. Every script sent twice changes
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final
 
-from hookline_sender.engine import codes
 from hookline_sender.engine.layout import LAYOUT_VERSION, Layout, aggregate_of
 from hookline_sender.engine.lua import Arg, Command, script
 from hookline_sender.engine.operations import cancel, inspect, list_, redrive, valid_delivery_id
-from hookline_sender.engine.packing import pack_envelope, pack_trace, unpack_envelope, unpack_trace
-from hookline_sender.engine.records import (
-    ClaimedTask,
-    Dead,
-    Delivered,
-    Published,
-    PublishRequest,
-    Released,
-    Retry,
-    Settlement,
-    TurnAnswer,
-    TurnRequest,
-)
+from hookline_sender.engine.packing import pack_envelope, pack_trace
+from hookline_sender.engine.records import Published, PublishRequest
+from hookline_sender.engine.turns import turn, unbound
 from hookline_sender.errors import IdentityConflict, NamespaceFull, NotGranted, PlanMismatch, StaleRegistry
 from hookline_sender.policy import DeliveryPolicy, decode_policy
 
@@ -115,13 +104,6 @@ def bind(
     return Command(script("bind"), (layout.meta,), args, parse)
 
 
-def _unbound(layout: Layout) -> PlanMismatch:
-    return PlanMismatch(
-        f"namespace {layout.namespace!r} is not bound to this plan: its data was emptied, or another plan replaced it, "
-        "an incompatible one or more than 24 h ago; restart this process to bind it again"
-    )
-
-
 def _publish_args(request: PublishRequest) -> tuple[Arg, ...]:
     aggregate = b"\0" * 8 if request.aggregate is None else aggregate_of(request.tenant, request.aggregate[0])
     args: list[Arg] = [
@@ -139,9 +121,8 @@ def _publish_args(request: PublishRequest) -> tuple[Arg, ...]:
         *(part for pair in request.tenants for part in pair),
     ]
     for target in request.targets:
-        cap = 1 if target.ordering == "binding" else target.concurrency
         mode = _MODES[target.ordering]
-        args += [target.lane, target.binding, target.destination, mode, target.deadline_ms, cap]
+        args += [target.lane, target.binding, target.destination, mode, target.deadline_ms, target.limits]
         args += [target.config, "1" if target.paused else "0"]
     return tuple(args)
 
@@ -174,7 +155,7 @@ def publish(layout: Layout, request: PublishRequest) -> Command[Published]:
             case b"revision":
                 raise RevisionUnknown(f"revision {request.revision} is not stored: bind the plan again")
             case _:
-                raise _unbound(layout)
+                raise unbound(layout)
 
     return Command(script("publish"), (layout.meta,), _publish_args(request), parse)
 
@@ -182,6 +163,7 @@ def publish(layout: Layout, request: PublishRequest) -> Command[Published]:
 def _crowded(destination: str, setting: str, *, held: int, limit: int) -> NamespaceFull:
     what = {
         "max_per_destination": f'the destination of webhook "{destination}" has {held} tasks, dead letters included',
+        "max_backlog": f'the destination of webhook "{destination}" has {held} tasks, dead letters included',
         "max_dead": f'there are {held} dead letters, and some are of webhook "{destination}"',
     }[setting]
     return NamespaceFull(
@@ -190,96 +172,6 @@ def _crowded(destination: str, setting: str, *, held: int, limit: int) -> Namesp
         records=held,
         limit=limit,
         destination=destination,
-    )
-
-
-def _settlement_args(settlement: Settlement) -> tuple[Arg, ...]:
-    outcome, location = settlement.outcome, ""
-    if isinstance(outcome, Released):
-        return (settlement.delivery_id, settlement.token, "l", 0, 0, 0, 0, "")
-    match outcome:
-        case Delivered(status=status):
-            kind, code = "o", ""
-        case Retry(code=code, status=status):
-            kind = "r"
-        case Dead(code=code, status=status, location=location):
-            kind = "d"
-        case _:
-            assert_never(outcome)
-    duration = min(max(0, outcome.duration_ms), 0xFFFFFFFF)
-    return (
-        settlement.delivery_id,
-        settlement.token,
-        kind,
-        codes.code_byte(code),
-        min(max(0, status), 0xFFFF),
-        duration,
-        max(0, settlement.delay_ms),
-        location,
-    )
-
-
-def turn(layout: Layout, fingerprint: str, request: TurnRequest) -> Command[TurnAnswer]:
-    """Settle and claim. Its parse raises PlanMismatch when the namespace is not bound to the plan (any more)."""
-    args: list[Arg] = [
-        fingerprint,
-        request.worker,
-        request.sequence,
-        request.token,
-        request.slots,
-        request.lease_ms,
-        len(request.bindings),
-        *request.bindings,
-        len(request.settlements),
-    ]
-    for settlement in request.settlements:
-        args += _settlement_args(settlement)
-
-    def parse(raw: list[Any]) -> TurnAnswer:
-        if raw[0] != b"turn":
-            raise _unbound(layout)
-        now, words, tasks, publications, soonest, backlog, shift = raw[1:8]
-        bodies: dict[bytes, bytes] = dict(publications)
-        claimed, unreadable = list[ClaimedTask](), list[str]()
-        for task in tasks:
-            try:
-                claimed.append(_claimed(task, bodies[task[0]] or b"", now, request.token))
-            except ValueError:
-                unreadable.append(_text(task[0] + task[1]))
-        return TurnAnswer(
-            now_ms=now,
-            tasks=tuple(claimed),
-            settled=tuple(_text(word) for word in words),
-            next_due_ms=None if soonest < 0 else soonest,
-            backlog=bool(backlog),
-            shift_ms=shift,
-            unreadable=tuple(unreadable),
-        )
-
-    return Command(script("turn"), (layout.meta,), tuple(args), parse)
-
-
-def _claimed(task: list[Any], envelope: bytes, now: int, token: bytes) -> ClaimedTask:
-    pid, lane, binding, destination, attempt, fence, deadline, revision, trace, lease, config = task
-    (event, tenant, event_key, content_type), body = unpack_envelope(envelope)  # raises ValueError
-    return ClaimedTask(
-        delivery_id=_text(pid + lane),
-        binding=_text(binding),
-        destination=_text(destination),
-        event=event,
-        tenant=tenant,
-        event_key=event_key,
-        content_type=content_type,
-        body=body,
-        traceparent=unpack_trace(trace),
-        attempt=attempt,
-        fence=fence,
-        revision=_text(revision),
-        claimed_at_ms=now,
-        deadline_ms=deadline,
-        lease_ms=lease,
-        token=token,
-        config=int(config),
     )
 
 

@@ -9,29 +9,23 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hookline_sender.engine import codes
+from hookline_sender.limits import Breaker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 R_co = TypeVar("R_co", covariant=True)
 Arg = str | bytes | int
 
+_EVERYWHERE = ("prelude", "limits", "lanes")
 # The parts of each script, in the order in which they are joined. Only publish and register may be refused for want of
 # memory: claiming and settling must go on, they are what frees it.
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "bind": ("bind",),
     "publish": ("ordering", "publish"),
     "turn": (
-        "ordering",
-        "tasks",
-        "settling",
-        "timing",
-        "reaping",
-        "draining",
-        "claiming",
-        "sweeping",
-        "purging",
-        "turn",
+        *("ordering", "tasks", "registering", "health", "settling", "timing", "reaping", "draining"),
+        *("claiming", "sweeping", "purging", "turn"),
     ),
     "reap": ("ordering", "tasks", "timing", "reaping", "reap"),
     "purge": ("ordering", "tasks", "purging", "purge"),
@@ -55,6 +49,7 @@ _ENGINE_CODES = (
     "cancelled",
     "deadline_exceeded",
     "destination_gone",
+    "gone",
     "indeterminate",
     "internal_error",
     "interrupted",
@@ -81,11 +76,27 @@ def script(name: str) -> Script:
     """Join a script from its parts. Raises KeyError for a name that does not exist."""
     folder = resources.files("hookline_sender.engine") / "scripts"
     flags = _FLAGS.get(name, "allow-oom")
-    numbers = ", ".join(f"{code} = {codes.code_byte(code)}" for code in _ENGINE_CODES)
-    parts = [f"#!lua flags={flags}" if flags else "#!lua", f"local CODES = {{ {numbers} }}"]
-    parts += [(folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", "lanes", *_PARTS[name])]
+    parts = [f"#!lua flags={flags}" if flags else "#!lua", *_constants()]
+    parts += [(folder / f"{part}.lua").read_text(encoding="utf-8") for part in (*_EVERYWHERE, *_PARTS[name])]
     source = "\n".join(parts)
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+def _constants() -> list[str]:
+    def table(values: Iterable[tuple[str, object]]) -> str:
+        return "{ " + ", ".join(f"{name} = {value}" for name, value in values) + " }"
+
+    def marks(chosen: Iterable[str]) -> str:
+        return table((f"[{codes.code_byte(code)}]", "true") for code in chosen)
+
+    usual = Breaker()
+    breaker = {"failures": usual.failures, "wait": usual.wait * 1000, "longest": usual.longest_wait * 1000}
+    return [
+        f"local CODES = {table((code, codes.code_byte(code)) for code in _ENGINE_CODES)}",
+        f"local FAULTS = {marks(code for code in codes.CODES if codes.code_class(code) == 'customer')}",
+        f"local BREAKS, TIMEOUTS = {marks(codes.BREAKS)}, {marks(codes.TIMEOUTS)}",
+        f"local BREAKER = {table(breaker.items())}",
+    ]
 
 
 @dataclass(frozen=True, slots=True)

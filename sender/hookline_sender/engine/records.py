@@ -51,6 +51,7 @@ class ClaimedTask:
     lease_ms: int
     token: bytes
     config: int = 0  # version of a registered destination's settings that the claim saw; 0 for a static one
+    slow: bool = False  # the last outcome of its destination was a timeout
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Target:
     destination: str
     ordering: Ordering
     deadline_ms: int  # counted from the publish, delay included
-    concurrency: int
+    limits: str  # as `encode_limits` writes them
     config: int = 0  # version of a registered destination's settings; 0 for a static one
     paused: bool = False
 
@@ -146,6 +147,7 @@ class Settlement:
     token: bytes
     outcome: Outcome
     delay_ms: int = 0
+    hold_ms: int | None = 0  # how long the destination asked for no requests; None: it is not judged by the outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +161,13 @@ class TurnRequest:
     slots: int
     lease_ms: int
     settlements: tuple[Settlement, ...] = ()
+    eager: bool = False  # as many of a destination as it may ever have, whatever it has shown so far
+    slow_slots: int = 64  # how many of them may be of destinations whose last outcome was a timeout
 
 
 @dataclass(frozen=True, slots=True)
 class TurnAnswer:
-    """`settled` has one word per settlement: completed waiting accepted failed cancelled lost.
-
-    unreadable: ids of tasks that were claimed as well, whose envelope somebody wrote over or removed.
-    """
+    """`settled` has one word per settlement: completed waiting accepted failed cancelled lost."""
 
     now_ms: int
     tasks: tuple[ClaimedTask, ...]
@@ -174,7 +175,8 @@ class TurnAnswer:
     next_due_ms: int | None  # Redis time at which something known may next be claimed; None = nothing waits
     backlog: bool = False  # something was due that did not fit: turn again at once when slots are free
     shift_ms: int = 0  # how far `now_ms` is ahead of Redis' own clock, after that was set back
-    unreadable: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()  # ids of tasks claimed as well, whose envelope somebody wrote over or removed
+    disabled: tuple[tuple[str, str, str], ...] = ()  # binding, name, reason: get no more attempts from now on
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ tenant without destinations. What a destination is, is opaque here: a text anybo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hookline_sender.engine.lua import Command, script
 from hookline_sender.errors import DestinationBusy, InvalidDestination, PlanMismatch, UnknownDestination
 from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hookline_sender.engine.layout import Layout
 
@@ -24,16 +24,24 @@ NO_DESTINATIONS = "0"
 START = "0"
 """Where a walk through all destinations begins."""
 
+Disabled = Literal["gone", "failing"]
+DISABLED: Final[Mapping[bytes, Disabled]] = {b"2": "gone", b"3": "failing"}
+"""Why a destination is paused that nobody paused: it answered 410, or has failed for too long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A destination as anybody may read it. `version` grows with every change of its settings or keys."""
+    """A destination as anybody may read it. `version` grows with every change of its settings or keys.
+
+    disabled: why it is paused, when nobody paused it.
+    """
 
     id: str
     version: int
     paused: bool
     lane: str
     public: str
+    disabled: Disabled | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,7 @@ class Draft:
     id: str
     tenant: str
     lane: str
-    concurrency: int
+    limits: str
     public: str
     sealed: bytes = field(repr=False)
     decided_on: str
@@ -157,7 +165,7 @@ def register(layout: Layout, fingerprint: str, draft: Draft) -> Command[Entry]:
         draft.tenant,
         draft.decided_on,
         draft.lane,
-        draft.concurrency,
+        draft.limits,
         draft.public,
         draft.sealed,
     )
@@ -166,7 +174,7 @@ def register(layout: Layout, fingerprint: str, draft: Draft) -> Command[Entry]:
 
 def configure(layout: Layout, fingerprint: str, draft: Draft) -> Command[Entry]:
     """Change a registered destination. Its parse raises Changed, UnknownDestination, PlanMismatch."""
-    args = (fingerprint, draft.id, draft.decided_on, draft.concurrency, draft.public, draft.sealed)
+    args = (fingerprint, draft.id, draft.decided_on, draft.limits, draft.public, draft.sealed)
     return Command(script("configure"), (layout.meta,), args, lambda raw: _written(layout, draft, raw))
 
 
@@ -181,14 +189,18 @@ def remove(layout: Layout, id: str) -> Command[int]:  # noqa: A002 - the public 
     return Command(script("remove"), (layout.meta,), (id,), parse)
 
 
-def set_paused(layout: Layout, id: str, *, paused: bool) -> Command[None]:  # noqa: A002 - the public name
-    """Pause or resume a destination. Its parse raises UnknownDestination."""
+def set_paused(layout: Layout, id: str, *, paused: bool, lane: str = "") -> Command[None]:  # noqa: A002 - the public name
+    """Pause or resume a destination. Its parse raises UnknownDestination.
+
+    lane: of a static destination, which can only be resumed.
+    """
 
     def parse(raw: list[bytes]) -> None:
         if raw[0] != b"set":
             raise UnknownDestination(id)
 
-    return Command(script("pause" if paused else "resume"), (layout.meta,), (id,), parse)
+    args = (id,) if paused else (id, lane)
+    return Command(script("pause" if paused else "resume"), (layout.meta,), args, parse)
 
 
 def _listed(id: str, text: bytes) -> Entry:  # noqa: A002 - the field's name
@@ -210,13 +222,13 @@ def _found(id: str, stored: list[bytes]) -> Found | None:  # noqa: A002 - the fi
 
 def _entry(id: str, text: bytes) -> Entry:  # noqa: A002 - the field's name
     version, paused, lane, public = text.split(b" ", 3)
-    return Entry(id, int(version), paused == b"1", lane.decode(), public.decode())
+    return Entry(id, int(version), paused != b"0", lane.decode(), public.decode(), DISABLED.get(paused))
 
 
 def _written(layout: Layout, draft: Draft, raw: list[Any]) -> Entry:
     match raw[0]:
         case b"registered" | b"configured":
-            return Entry(draft.id, int(raw[1]), raw[2] == b"1", draft.lane, draft.public)
+            return Entry(draft.id, int(raw[1]), raw[2] != b"0", draft.lane, draft.public, DISABLED.get(raw[2]))
         case b"changed":
             raise Changed(f"destination {draft.id!r} or its tenant was changed meanwhile: look again and repeat")
         case b"unknown":

@@ -45,7 +45,7 @@ def record(publisher: Outlet, /) -> AbstractContextManager[Recording]:
 def without_backoff() -> AbstractContextManager[None]:
     """While the block runs, workers of this process retry at once, whatever policy or `Retry-After` say.
 
-    It counts when an attempt ends, for every worker and thread of the process. Attempts, deadlines and the policies
-    that are stored stay as they are, and so does the wait of a task whose worker died.
+    It counts when an attempt ends, for every worker and thread of the process, and no breaker opens then. Attempts,
+    deadlines and the policies that are stored stay as they are, and so does the wait of a task whose worker died.
     """
     return PACING.hurried()

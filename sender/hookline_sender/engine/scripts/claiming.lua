@@ -1,7 +1,10 @@
--- Leasing tasks: lanes with nothing in flight first, then the others, each by the time it has waited.
-local function candidates(bindings, now, slots)
+-- Leasing tasks: lanes with nothing in flight first, then the others, each by the time it has waited. Those whose last outcome
+-- was a timeout come after all of them, and get no more than the worker has room for.
+local LOOK = 16  -- places of a queue that a claim looks at, at least: members that have ended lie between the others
+
+local function candidates(sets, bindings, now, slots)
   local found, seen = {}, {}
-  for _, set in ipairs({ 'ready:', 'busy:' }) do
+  for _, set in ipairs(sets) do
     for _, binding in ipairs(bindings) do
       local room = slots - #found
       if room <= 0 then return found end
@@ -19,6 +22,19 @@ local function promote(d, now, limit)
   if #due == 0 then return end
   call('RPUSH', key('q:' .. d.lane), unpack(due))
   call('ZREM', key('z:' .. d.lane), unpack(due))
+end
+
+-- What is due of an unordered lane goes to the head of its queue, at most so much that half of a claim is left for what the
+-- queue holds: neither the retries nor the first attempts of a lane hold up the other. Of an odd one `coin` has the last.
+local function mix(d, now, room, coin)
+  local due = call('ZRANGEBYSCORE', key('z:' .. d.lane), '-inf', now, 'LIMIT', 0, room)
+  if #due == 0 then return end
+  local share = math.max(math.floor((room + coin) / 2), room - call('LLEN', key('q:' .. d.lane)))
+  local first = {}
+  for i = math.min(#due, share), 1, -1 do first[#first + 1] = due[i] end
+  if #first == 0 then return end
+  call('LPUSH', key('q:' .. d.lane), unpack(first))
+  call('ZREM', key('z:' .. d.lane), unpack(first))
 end
 
 local function lease_of(base, policy)
@@ -48,7 +64,7 @@ end
 
 local function look(d, now, room, turn)
   local consumed, taken = 0, {}
-  for _, pid in ipairs(call('LRANGE', key('q:' .. d.lane), 0, d.ordered and 15 or room - 1)) do
+  for _, pid in ipairs(call('LRANGE', key('q:' .. d.lane), 0, math.max(room, LOOK) - 1)) do
     if #taken >= room or turn.bytes >= turn.max_bytes then break end
     local t, what = member(pid, d, now)
     if what == 'wait' then break end
@@ -77,9 +93,9 @@ end
 local function claim_lane(lane, quota, now, turn)
   local d = lane_state(lane)
   if not d then return assert(not homes[lane], 'a lane with work has no state') end
-  local room = math.min(quota, d.cap - d.flight)
+  local room = math.min(quota, room_in(d, now))
   if room <= 0 then return resched(d, now) end
-  if not d.ordered then promote(d, now, room) end
+  if not d.ordered then mix(d, now, room, turn.coin) end
   local consumed, taken = look(d, now, room, turn)
   local leases = {}
   for _, t in ipairs(taken) do
@@ -94,18 +110,31 @@ local function claim_lane(lane, quota, now, turn)
     d.flight = d.flight + 1
   end
   if consumed > 0 then call('LTRIM', key('q:' .. lane), consumed, -1) end
+  spend(d, #taken, now)
   resched(d, now)
 end
 
-local function claim_all(bindings, slots, now, turn)
-  local found = candidates(bindings, now, slots)
+-- Each of the lanes gets its share, and then, of what is left, as much as it can take.
+local function claim_from(found, slots, now, turn)
+  local last = #turn.tasks + slots
   local quota = math.max(1, math.floor(slots / math.max(1, #found)))
   for _ = 1, 2 do
     for _, lane in ipairs(found) do
-      local left = slots - #turn.tasks
+      local left = last - #turn.tasks
       if left <= 0 or turn.bytes >= turn.max_bytes then return end
       guarded(lane, now, claim_lane, lane, math.min(quota, left), now, turn)
     end
     quota = slots
   end
+end
+
+-- Slow lanes get one slot before the others, so that those never starve them; the only one there is in every other turn.
+-- Answers how many more of theirs the worker has room for.
+local function claim_all(bindings, slots, now, turn)
+  local slow = candidates({ 'slow:' }, bindings, now, math.min(turn.slow_room, slots))
+  local kept = #slow > 0 and (slots > 1 or turn.coin == 1) and 1 or 0
+  claim_from(candidates({ 'ready:', 'busy:' }, bindings, now, slots - kept), slots - kept, now, turn)
+  local before = #turn.tasks
+  claim_from(slow, math.min(turn.slow_room, slots - before), now, turn)
+  return turn.slow_room - (#turn.tasks - before)
 end

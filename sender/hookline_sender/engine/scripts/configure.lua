@@ -1,6 +1,6 @@
 -- A registered destination gets other settings or keys, unless somebody changed it since they were decided on: two
 -- rotations at once must not each forget the other's key.
--- ARGV: fingerprint, id, version it was decided on, concurrency, public text, sealed.
+-- ARGV: fingerprint, id, version it was decided on, limits, public text, sealed.
 local id, version = ARGV[2], ARGV[3]
 local now = clock()
 if not accepted_plan(ARGV[1], now) then return { 'unbound' } end
@@ -14,5 +14,5 @@ end
 if entry.version ~= version then return { 'changed' } end
 entry.version, entry.public = next_version(now), ARGV[5]
 save(tenant, id, entry, ARGV[6], entry.version)
-apply(entry, tonumber(ARGV[4]), now)
+apply(entry, ARGV[4], now)
 return { 'configured', entry.version, entry.paused }

@@ -2,7 +2,7 @@
 -- an acknowledged event without tasks, or tasks without their body. Everything is checked before the first write.
 -- ARGV: pid, nonce, fingerprint, revision, digest, event index, envelope, trace, delay ms, aggregate, tenants n,
 -- (tenant, revision it was matched with)…, then eight for each task: lane, binding, destination, mode (1 in order of the
--- lane, 2 of the aggregate, else 0), deadline ms, concurrency, config version (0 for a static destination), paused.
+-- lane, 2 of the aggregate, else 0), deadline ms, limits, config version (0 for a static destination), paused.
 -- Answers the receipts' lanes after the number of those skipped for want of room, and their lanes.
 local pid, nonce, fingerprint, revision, digest = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local delay, aggregate, first = tonumber(ARGV[9]), ARGV[10], 12 + 2 * tonumber(ARGV[11])
@@ -36,17 +36,20 @@ local dead = call('ZCARD', key('dead'))
 
 -- The limit that a destination has reached, and how much counts against it; nil when it has room. One with dead letters
 -- must not fill the ledger with more of them. A lane that cannot be read is not judged: it is set aside below.
-local function full(lane)
+local function full(lane, limits)
   local held = tonumber(redis.pcall('HGET', key('D:' .. lane), 'o')) or 0
   local own = dead > 0 and redis.pcall('ZCARD', key('dead:' .. lane))
   if type(own) ~= 'number' then own = 0 end
-  if held + own >= most then return 'max_per_destination', held + own, most end
+  local backlog = limits_of(limits).backlog
+  if held + own >= (backlog or most) then
+    return backlog and 'max_backlog' or 'max_per_destination', held + own, backlog or most
+  end
   if own > 0 and dead >= most_dead then return 'max_dead', dead, most_dead end
 end
 
 local targets, skipped = {}, {}
 for i = first, #ARGV, 8 do
-  local name, held, most_held = full(ARGV[i])
+  local name, held, most_held = full(ARGV[i], ARGV[i + 5])
   if not name then
     targets[#targets + 1] = i
   elseif ARGV[i + 6] ~= '0' then
@@ -75,32 +78,35 @@ if tasks > 1 then fields[#fields + 1] = 'o'; fields[#fields + 1] = tasks end
 if #skipped > 0 then fields[#fields + 1] = 'k'; fields[#fields + 1] = table.concat(skipped) end
 call('HSET', key('S:' .. pid), unpack(fields))
 
+-- How much is in flight in the lane and how much may be; nil when more than that holds it back.
 local function lane_of(i)
-  local lane, cap = ARGV[i], tonumber(ARGV[i + 5])
-  local state = call('HMGET', key('D:' .. lane), 'o', 'f', 'c', 'v')
+  local lane, limits = ARGV[i], ARGV[i + 5]
+  local state = call('HMGET', key('D:' .. lane), 'o', 'f', 'c', 'v', 'w', 'k', 'h', 'p')
   -- Its deadlines are to be watched even if nobody claims. A lane that comes and goes keeps its next visit.
   if tonumber(state[1] or 0) <= 0 then call('ZADD', key('sweep'), 'LT', now + 60000, lane) end
   if not state[1] then
-    call('HSET', key('D:' .. lane), 'b', ARGV[i + 1], 'd', ARGV[i + 2], 'o', 1, 'f', 0, 'c', cap, 'v', version,
+    call('HSET', key('D:' .. lane), 'b', ARGV[i + 1], 'd', ARGV[i + 2], 'o', 1, 'f', 0, 'c', limits, 'v', version,
       'm', ARGV[i + 3])
     -- Of a static destination the lane remembers neither.
     if ARGV[i + 6] ~= '0' then call('HSET', key('D:' .. lane), 'r', ARGV[i + 6], 'p', ARGV[i + 7]) end
-    return 0, cap
+    return 0, 1
   end
   if tonumber(state[4]) < version then
-    call('HSET', key('D:' .. lane), 'o', state[1] + 1, 'c', cap, 'v', version)
+    call('HSET', key('D:' .. lane), 'o', state[1] + 1, 'c', limits, 'v', version)
     -- A plan changes the order only of what has nothing unfinished.
     if tonumber(state[1]) <= 0 then call('HSET', key('D:' .. lane), 'm', ARGV[i + 3]) end
-    return tonumber(state[2]), cap
+  else
+    call('HINCRBY', key('D:' .. lane), 'o', 1)
+    limits = state[3]
   end
-  call('HINCRBY', key('D:' .. lane), 'o', 1)
-  return tonumber(state[2]), tonumber(state[3])
+  if state[6] or state[7] or (state[8] or '0') ~= '0' then return nil end
+  return tonumber(state[2]), math.min(limits_of(limits).cap, tonumber(state[5] or '1'))
 end
 
 -- True when the lane newly has something to give: then an idle worker is woken.
 local function enqueue(i)
   local lane, order, due = ARGV[i], order_flag(ARGV[i + 3], aggregate), now + delay
-  local flight, cap = lane_of(i)
+  local flight, most_in_flight = lane_of(i)
   local heads = order ~= F_AGGREGATE or append(lane, aggregate, pid, now)
   if order == F_ORDERED then
     heads = call('RPUSH', key('q:' .. lane), pid) == 1
@@ -109,7 +115,8 @@ local function enqueue(i)
   elseif heads then
     call('RPUSH', key('q:' .. lane), pid)
   end
-  if flight >= cap or not heads or ARGV[i + 7] == '1' then return false end
+  if not flight then return resched(lane_state(lane), now, true) end
+  if flight >= most_in_flight or not heads or ARGV[i + 7] == '1' then return false end
   local set = key((flight == 0 and 'ready:' or 'busy:') .. ARGV[i + 1])
   return call('ZADD', set, 'LT', 'CH', due, lane) == 1 and delay == 0
 end

@@ -1,7 +1,7 @@
 -- A destination is registered, or registered anew: whose it is, what it is and the tenant's revision in one step. As
 -- several, a publication between them would match a destination that no worker knows, or miss one that was acknowledged.
--- ARGV: fingerprint, id, tenant, revision it was decided on, lane, concurrency, public text, sealed.
-local id, tenant, revision, lane, cap = ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+-- ARGV: fingerprint, id, tenant, revision it was decided on, lane, limits, public text, sealed.
+local id, tenant, revision, lane, limits = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local now = clock()
 if not accepted_plan(ARGV[1], now) then return { 'unbound' } end
 
@@ -29,5 +29,5 @@ if left_in == lane then
 end
 call('HSET', key('dst'), id, '+' .. tenant)
 save(tenant, id, entry, ARGV[8], entry.version)
-apply(entry, cap, now)
+apply(entry, limits, now)
 return { 'registered', entry.version, entry.paused }

@@ -1,6 +1,7 @@
 -- What the scripts that change the registry share. A destination is two fields of reg:<tenant>: 'p' and its id, with
--- version, pause (0 or 1), lane and a text anybody may read; 's' and its id, what is sealed. `dst` says whose an id is: '+'
--- and the tenant, or '-', lane and tenant while something of a removed destination is left.
+-- version, pause, lane and a text anybody may read; 's' and its id, what is sealed. Pause is 0, 1, or why it is disabled: 2,
+-- it is gone, 3, it has failed for too long. `dst` says whose an id is: '+' and the tenant, or '-', lane and tenant while
+-- something of a removed destination is left.
 local function owner_of(id)
   local raw = call('HGET', key('dst'), id)
   if not raw then return nil end
@@ -10,7 +11,7 @@ end
 
 local function entry_of(tenant, id)
   local raw = call('HGET', key('reg:' .. tenant), 'p' .. id)
-  local version, paused, lane, public = string.match(raw or '', '^(%d+) ([01]) (%S+) (.*)$')
+  local version, paused, lane, public = string.match(raw or '', '^(%d+) (%d) (%S+) (.*)$')
   return version and { version = version, paused = paused, lane = lane, public = public }
 end
 
@@ -33,27 +34,30 @@ local function save(tenant, id, entry, sealed, revision)
 end
 
 -- New settings reach a lane that has tasks at once; one that has none gets them with its next publication.
-local function apply(entry, cap, now)
+local function apply(entry, limits, now)
   local d = lane_state(entry.lane)
   if not d then return end
-  if not d.ordered then d.cap = cap end
-  call('HSET', key('D:' .. d.lane), 'r', entry.version, 'c', d.cap)
-  d.config = entry.version
+  call('HSET', key('D:' .. d.lane), 'r', entry.version, 'c', limits)
+  d.config, d.limits = entry.version, limits_of(limits)
   resched(d, now)
 end
 
--- Said twice it changes nothing. A running attempt goes on; deadlines do too.
-local function set_paused(id, paused, now)
+-- Said twice it changes nothing. A running attempt goes on; deadlines do too. What was disabled stays so when it is paused;
+-- what is resumed starts as if nothing had failed. A static destination has no entry, and only its lane to be resumed.
+local function set_paused(id, lane, paused, now)
   local tenant, removed = owner_of(id)
-  if not tenant or removed then return { 'unknown' } end
-  local entry = entry_of(tenant, id)
-  if entry.paused == paused then return { 'set' } end
-  entry.paused = paused
-  save(tenant, id, entry, nil, next_version(now))
-  local d = lane_state(entry.lane)
-  if d then
+  local entry = tenant and not removed and entry_of(tenant, id)
+  if not entry and lane == '' then return { 'unknown' } end
+  if entry then
+    if entry.paused == paused or (paused == '1' and entry.paused ~= '0') then return { 'set' } end
+    entry.paused, lane = paused, entry.lane
+    save(tenant, id, entry, nil, next_version(now))
+  end
+  local d = lane_state(lane)
+  if d and d.paused ~= (paused == '1') then
     call('HSET', key('D:' .. d.lane), 'p', paused)
     d.paused = paused == '1'
+    if not d.paused and d.health then d.health, d.window = nil, 1 end
     resched(d, now)
     if not d.paused then call('PUBLISH', key('wake'), '') end
   end

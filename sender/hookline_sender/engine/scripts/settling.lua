@@ -13,6 +13,7 @@ local function settle_one(s, now, worker, touched, ended)
   assert(t.lane_state, 'the lane of a running task is gone')
   started(t, r, s.token)
   touched[t.lane_state.lane], s.owned = t.lane_state, true
+  felt(t.lane_state, s, now)
   if s.kind == 'l' then
     if has(r.flags, F_CANCEL) then
       r.attempts = r.attempts - 1
@@ -35,9 +36,10 @@ end
 
 local function settle_all(first, n, now, worker)
   local words, free, touched, ended = {}, {}, {}, {}
-  for i = first, first + (n - 1) * 8, 8 do
+  for i = first, first + (n - 1) * 9, 9 do
     local s = { did = ARGV[i], token = ARGV[i + 1], kind = ARGV[i + 2], code = tonumber(ARGV[i + 3]),
-                status = tonumber(ARGV[i + 4]), duration = tonumber(ARGV[i + 5]), delay = tonumber(ARGV[i + 6]), location = ARGV[i + 7] }
+                status = tonumber(ARGV[i + 4]), duration = tonumber(ARGV[i + 5]), delay = tonumber(ARGV[i + 6]),
+                location = ARGV[i + 7], hold = tonumber(ARGV[i + 8]) }
     local word = guarded(string.sub(s.did, 23), now, settle_one, s, now, worker, touched, ended) or 'broken'
     if word == 'lost' then count('settle_lost', 1) end
     -- A lease that could not be settled stays, so that it lapses and is tried again.
@@ -48,6 +50,9 @@ local function settle_all(first, n, now, worker)
     words[#words + 1] = word
   end
   if #free > 0 then call('ZREM', key('leases'), unpack(free)) end
-  for lane, d in pairs(touched) do guarded(lane, now, resched, d, now) end
+  for lane, d in pairs(touched) do
+    guarded(lane, now, disable, d, now)
+    guarded(lane, now, resched, d, now)
+  end
   return words
 end

@@ -5,14 +5,15 @@ local SWEEP_PERIOD, SWEEP_SLICE, SWEEP_LANES = 60000, 32, 16
 
 -- Since when a lane stands among those that give work; nil when it does not.
 local function waiting_since(d)
-  local at = call('ZSCORE', key('ready:' .. d.binding), d.lane) or call('ZSCORE', key('busy:' .. d.binding), d.lane)
+  local at = nil
+  for _, set in ipairs(SETS) do at = at or call('ZSCORE', key(set .. d.binding), d.lane) end
   return at and tonumber(at) or nil
 end
 
 -- Claims come to a lane that gives work and was rescheduled lately, and look at deadlines themselves.
 local function served(d, at, now)
   if d.gone then return true end
-  if d.paused or d.flight >= d.cap then return false end
+  if d.paused or d.flight >= limit_of(d) then return false end
   return at and at <= now and at > now - SWEEP_PERIOD
 end
 
@@ -58,7 +59,7 @@ end
 -- A lane that nobody served keeps its turn among the others, and is not taken for served.
 local function resched_unserved(d, at, now)
   resched(d, now)
-  for _, set in ipairs({ 'ready:', 'busy:' }) do
+  for _, set in ipairs(SETS) do
     if at then call('ZADD', key(set .. d.binding), 'XX', 'LT', at, d.lane) end
   end
 end
@@ -70,7 +71,7 @@ local function sweep_lane(lane, now)
   if served(d, at, now) then call('ZADD', key('sweep'), now + SWEEP_PERIOD, lane) return 0 end
   if not d.ordered then promote(d, now, SWEEP_SLICE) end
   local seen, from = sweep_slice(d, key('q:' .. lane), 's', 0, now)
-  if d.open <= 0 and from == 0 and seen == 0 then
+  if d.open <= 0 and from == 0 and seen == 0 and not used(d, now) then
     call('ZREM', key('sweep'), lane)
   else
     call('ZADD', key('sweep'), seen == SWEEP_SLICE and now or now + SWEEP_PERIOD, lane)

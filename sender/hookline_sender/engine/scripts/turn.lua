@@ -1,12 +1,14 @@
 -- Settle the last batch and claim the next: one round trip and one fsync instead of two. Sent twice, it answers from
 -- what W:<worker> remembers, so a lost reply neither loses nor doubles a claim.
--- ARGV: fingerprint, worker, sequence, token, slots, lease ms, bindings n, names…, settlements n, 8 fields each…
+-- ARGV: fingerprint, worker, sequence, token, slots, how many of them slow lanes may get, eager, lease ms, bindings n,
+-- names…, settlements n, 9 fields each…
 local MAX_BYTES, SHARE, DRAIN, SWEEP = 1048576, 16, 64, 64
 local fingerprint, worker, sequence, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local slots, lease, bindings = math.min(tonumber(ARGV[5]), 64), tonumber(ARGV[6]), {}
-local first = 8 + tonumber(ARGV[7])
+local slots, slow_room, lease, bindings = math.min(tonumber(ARGV[5]), 64), tonumber(ARGV[6]), tonumber(ARGV[8]), {}
+local first = 10 + tonumber(ARGV[9])
+eager = ARGV[7] == '1'
 -- Each turn starts at another binding, so that none is always last when slots are few.
-for i = 0, first - 9 do bindings[i + 1] = ARGV[8 + (i + string.byte(sequence, -1)) % (first - 8)] end
+for i = 0, first - 11 do bindings[i + 1] = ARGV[10 + (i + string.byte(sequence, -1)) % (first - 10)] end
 local settlements = tonumber(ARGV[first])
 local now, shift = clock()
 local memory = key('W:' .. worker)
@@ -47,8 +49,8 @@ end
 -- When something known may next be claimed, and whether something already may.
 local function outlook()
   local soonest = nil
-  for _, set in ipairs({ 'ready:', 'busy:' }) do
-    for _, binding in ipairs(bindings) do
+  for _, set in ipairs(SETS) do
+    for _, binding in ipairs(set ~= 'slow:' and bindings or slow_room > 0 and bindings or {}) do
       local head = call('ZRANGE', key(set .. binding), 0, 0, 'WITHSCORES')
       if head[1] then soonest = math.min(soonest or math.huge, tonumber(head[2])) end
     end
@@ -63,7 +65,7 @@ local function reply(words, tasks)
   for _, t in ipairs(tasks) do
     local r, d = t.record, t.lane_state
     out[#out + 1] = { t.pid, d.lane, d.binding, d.destination, r.attempts, r.fence, r.deadline, hex(t.revision),
-                      t.traceparent or '', t.lease, d.config }
+                      t.traceparent or '', t.lease, d.config, d.health and d.health.slow and 1 or 0 }
     if not seen[t.pid] then
       seen[t.pid] = true
       local body = redis.pcall('GET', key('P:' .. t.pid))
@@ -71,20 +73,22 @@ local function reply(words, tasks)
     end
   end
   local soonest = outlook()
-  return { 'turn', now, words, out, bodies, soonest or -1, soonest and soonest <= now and 1 or 0, shift }
+  return { 'turn', now, words, out, bodies, soonest or -1, soonest and soonest <= now and 1 or 0, shift,
+           newly_disabled }
 end
 
 local last = replayed()
 if last then return reply(last.words, held(last.token, last.now)) end
 
 now, shift = keep_time(now, shift, lease)
-local turn = { token = token, lease = lease, bytes = 0, max_bytes = MAX_BYTES, bodies = {}, tasks = {} }
+local turn = { token = token, lease = lease, bytes = 0, max_bytes = MAX_BYTES, bodies = {}, tasks = {},
+               slow_room = slow_room, coin = string.byte(token) % 2 }
 local words = settle_all(first + 1, settlements, now, worker)
 reap(SHARE, now)
 revisit(now)
 drain_gone(DRAIN, now)
 sweep(SWEEP, now)
-if slots > 0 then claim_all(bindings, slots, now, turn) end
+if slots > 0 then slow_room = claim_all(bindings, slots, now, turn) end
 flush_ended(function() return now end)
 -- What is freed keeps up with what ends, or a namespace that is always busy would only grow.
 purge(math.max(SHARE, settlements), now)

@@ -34,10 +34,11 @@ local function view(did, now, lease)
   if not (v[1] and v[3]) then return nil end
   local _, created, _, revision, _, aggregate, event = struct.unpack(HEAD, v[1])
   local r = unpack_record(v[3])
-  local d = call('HMGET', key('D:' .. lane), 'b', 'd', 'p', 'g', 'f')
+  local d = call('HMGET', key('D:' .. lane), 'b', 'd', 'p', 'g', 'f', 'h')
+  local health = health_of(d[6])
   local before = not lease and blocker(pid, lane, r, aggregate, tonumber(d[5]) or 0) or nil
   if r.state == WAITING and r.due <= now then r.state = ACCEPTED end
-  if r.state == ACCEPTED and (d[3] == '1' or before) then r.state = WAITING end
+  if r.state == ACCEPTED and ((d[3] or '0') ~= '0' or before or (health and health.held > now)) then r.state = WAITING end
   if r.state < COMPLETED and d[4] == '1' and not lease then r.state, r.code = CANCELLED, CODES.destination_gone end
   if r.state < COMPLETED and lease then
     r.state, r.attempts, r.fence = RUNNING, r.attempts + 1, r.fence + 1
