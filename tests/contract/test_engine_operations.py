@@ -234,7 +234,7 @@ def test_a_full_namespace_redrives_nothing(bound: Bound) -> None:
 def test_a_binding_that_the_plan_lost_is_not_fed_by_redrives(bound: Bound) -> None:
     engine = bound()
     task = dead_letter(engine)
-    engine.bind(plan_of(audit=POLICY))
+    engine.bind(plan_of(audit=POLICY), may_replace=True)
     with pytest.raises(NotRedrivable, match="billing") as refused:
         engine.redrive(task)
     assert refused.value.reason == "unbound"
