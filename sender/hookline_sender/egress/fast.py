@@ -205,6 +205,8 @@ class FastConnection(Link):
             return False
         progress.sending()  # the last look: nothing else stands between it and the first write
         for start in range(0, len(request), _SLICE_BYTES):
+            if self._transport.is_closing():  # asyncio logs a line for each write to a connection that was reset
+                return False
             self._transport.write(request[start : start + _SLICE_BYTES])
             while self._writing_paused and not reading.is_over and reading.answer is None:
                 await self._wait()

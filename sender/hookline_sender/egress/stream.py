@@ -133,7 +133,7 @@ class Stream(Link, httpcore.AsyncNetworkStream):
         """Hand over what is unsent under back-pressure; stop at a lost connection and at an early answer."""
         buffer, self._unsent = self._unsent, bytearray()
         for start in range(0, len(buffer), _SLICE_BYTES):
-            if self._is_over():
+            if self._is_over() or self._transport.is_closing():
                 raise httpcore.WriteError
             piece = bytes(buffer[start : start + _SLICE_BYTES])
             if self.before_write is not None:
