@@ -349,6 +349,19 @@ def test_a_redriven_dead_letter_begins_anew_with_the_next_fence(queues: Open) ->
     run(go())
 
 
+def test_a_redriven_dead_letter_outlives_the_retention_of_the_dead(queues: Open) -> None:
+    async def go() -> None:
+        async with queues(dead_retention=1) as queue:
+            redriven = await ended(queue, Dead("rejected"), delivery("dlv_1"))
+            other = await ended(queue, Dead("rejected"), delivery("dlv_2"))
+            await queue.redrive(NAME, redriven.key)
+            await until(lambda: queue.look(NAME, other.key), lambda told: told is None)
+            await put(queue, delivery("dlv_3"))  # makes room, where that is done by the way
+            assert {one.delivery.id for one in await take(queue)} == {"dlv_1", "dlv_3"}
+
+    run(go())
+
+
 def test_only_dead_letters_are_redriven(queues: Open) -> None:
     async def go() -> None:
         async with queues() as queue:

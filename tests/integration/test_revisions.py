@@ -45,14 +45,14 @@ async def asked(
     """What the method answers in a transaction of its own."""
     ask = getattr(revisions, name)
     if isinstance(shop.engine, Engine):
-        return await asyncio.to_thread(_asked_in_thread, shop.engine, ask, arguments, roll_back)
+        return await asyncio.to_thread(_asked_in_thread, shop.engine, ask, arguments, roll_back=roll_back)
     async with AsyncSession(shop.engine) as session:
         answer = await ask(session, *arguments)
         await (session.rollback() if roll_back else session.commit())
         return answer
 
 
-def _asked_in_thread(engine: Engine, ask: Any, arguments: Any, roll_back: bool) -> Any:  # noqa: FBT001 - passed on
+def _asked_in_thread(engine: Engine, ask: Any, arguments: Any, *, roll_back: bool) -> Any:
     with Session(engine) as session:
         answer = ask(session, *arguments)
         assert not inspect.isawaitable(answer)
@@ -118,19 +118,25 @@ def test_of_events_at_once_with_one_revision_one_is_next(shop: Shop) -> None:
     assert (standings.count(Next()), standings.count(Duplicate())) == (1, 7)
 
 
-def test_the_next_event_waits_until_the_one_before_is_committed(request: pytest.FixtureRequest) -> None:
-    second: list[Any] = []
+@pytest.mark.parametrize(("held", "standing", "waits", "then"), [(2, Next(), 2, Duplicate()), (5, Gap(2), 2, Next())])
+def test_events_of_one_aggregate_wait_for_each_others_transactions(
+    request: pytest.FixtureRequest, held: int, standing: object, waits: int, then: object
+) -> None:
+    told: list[Any] = []
     with shop_of("postgresql+psycopg", request) as shop, Session(shop.observer) as session:
         METADATA.create_all(shop.observer)
-        assert ORDERS.check(session, event(1)) == Next()
-        ask = (shop.observer, ORDERS.check, (event(2),), False)
-        waiting = threading.Thread(target=lambda: second.append(_asked_in_thread(*ask)))
+        check = (shop.observer, ORDERS.check)
+        _asked_in_thread(*check, (event(1),), roll_back=False)
+        assert ORDERS.check(session, event(held)) == standing
+        waiting = threading.Thread(
+            target=lambda: told.append(_asked_in_thread(*check, (event(waits),), roll_back=False))
+        )
         waiting.start()
         waiting.join(0.2)
-        assert second == []
+        assert told == []
         session.commit()
         waiting.join(10)
-    assert second == [Next()]
+    assert told == [then]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from hookline_receiver import Delivery, InvalidReceiver, LedgerUnavailable, MemoryQueue, Processor, Reject, RetryLater
 from hookline_receiver.answers import FAILED, OVERDUE, REJECTED, retry_later
 from hookline_receiver.attempting import Retries, ending
+from hookline_receiver.outcome import STOP_GRACE
 from hookline_receiver.queues.protocol import Again, Dead, Depth
 from tests.support import run
 from tests.support_queues import Clock, accepting, processor_of
@@ -144,7 +145,7 @@ def test_a_thread_past_its_deadline_keeps_its_delivery_until_it_ends_and_is_then
         await deliver(app)
         async with processor.background():
             await until(asking(lambda: begun), bool)
-            await asyncio.sleep(0.2)  # several leases
+            await asyncio.sleep(STOP_GRACE + 0.1)  # several leases, and until it is given up as overdue
             proceed.set()
             return await until(processor.depth, lambda depth: depth.open == 0)
 
