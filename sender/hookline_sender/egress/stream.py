@@ -34,7 +34,7 @@ class Stream(Link, httpcore.AsyncNetworkStream):
         self._budget = 0
         self._resting = True
         self._lost = False
-        self._cut = False
+        self._head_read = False
         self.read_to_end = False
         self.ended = False
         self.answered = False
@@ -43,15 +43,16 @@ class Stream(Link, httpcore.AsyncNetworkStream):
     def begin(self, before_write: Callable[[], None], budget_bytes: int) -> None:
         """Start a request: `before_write` runs before each write, `budget_bytes` may be read until `allow` adds."""
         self.before_write, self._budget = before_write, budget_bytes
-        self.answered = self._resting = False
+        self.answered = self._resting = self._head_read = False
 
     def rest(self) -> None:
         """No request is under way until the next `begin`."""
         self._resting = True
 
     def allow(self, more_bytes: int) -> None:
-        """Let that many further raw bytes be read."""
+        """The head was read: let that many further raw bytes be, and send no more to whoever has answered."""
         self._budget += more_bytes
+        self._head_read = True
 
     @property
     def is_dirty(self) -> bool:
@@ -59,7 +60,7 @@ class Stream(Link, httpcore.AsyncNetworkStream):
 
         Also true when a request was not handed over whole.
         """
-        return bool(self._received) or self.ended or self._lost or self._cut
+        return bool(self._received) or self.ended or self._lost or bool(self._unsent)
 
     async def secured(self, context: ssl.SSLContext, host: str) -> Stream:
         """The connection under TLS, as a new stream that takes its place. Raises OSError; then abort this one."""
@@ -74,7 +75,7 @@ class Stream(Link, httpcore.AsyncNetworkStream):
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109 - httpcore's
         """At least one byte, or b"" at the orderly end. Raises OverBudget, httpcore.ReadError on a reset."""
-        if self._unsent:
+        if self._unsent and not self._head_read:
             with suppress(httpcore.WriteError):
                 await self._send()
         while not self._received:
@@ -130,19 +131,18 @@ class Stream(Link, httpcore.AsyncNetworkStream):
         super().connection_lost(exc)
 
     async def _send(self) -> None:
-        """Hand over what is unsent under back-pressure; stop at a lost connection and at an early answer."""
-        buffer, self._unsent = self._unsent, bytearray()
-        for start in range(0, len(buffer), _SLICE_BYTES):
+        """Hand over what is unsent under back-pressure, until it meets an answer; raises at an end."""
+        while self._unsent:
             if self._is_over() or self._transport.is_closing():
                 raise httpcore.WriteError
-            piece = bytes(buffer[start : start + _SLICE_BYTES])
+            piece = bytes(self._unsent[:_SLICE_BYTES])
+            del self._unsent[:_SLICE_BYTES]
             if self.before_write is not None:
                 self.before_write()  # the last look: nothing else stands between it and the write
             self._transport.write(piece)
             while self._writing_paused and not self._is_over():
                 if self._received:
-                    self._cut = True
-                    raise httpcore.WriteError
+                    return  # it may be an interim one: whoever reads it sends on
                 await self._wait()
 
     def _is_over(self) -> bool:

@@ -105,7 +105,16 @@ SLOW = [
     Case("silence to the repeat", fin, fails("timeout", sent_times=2), warm=True, again=silent, deadline=SHORT),
 ]
 
+
+def hurry(peer: Peer) -> None:
+    """Say that an answer will come, take the request and answer."""
+    peer.send(b"HTTP/1.1 102 X\r\n\r\n")
+    peer.read_request()
+    peer.send(ANSWER)
+
+
 EARLY = [
+    Case("an interim answer within a large body", reads(1000, hurry), ok(kept=True), early=True, body=LARGE),
     Case(
         "an answer within a large body",
         reads(1000, sends(b"HTTP/1.1 413 X\r\ncontent-length: 0\r\n\r\n", then=deaf)),
