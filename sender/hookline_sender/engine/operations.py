@@ -173,10 +173,9 @@ def _text(raw: bytes) -> str:
 
 
 def _attempt(line: str) -> Attempt:
-    number, at_ms, status, code, duration_ms, rest = line.split(" ", 5)
-    worker, _, location = rest.partition(" ")
-    word = codes.code_text(int(code))
-    return Attempt(int(number), int(at_ms), int(status), word, int(duration_ms), worker, location)
+    number, at_ms, status, code, duration_ms, location, worker = line.split(" ", 6)
+    word, path = codes.code_text(int(code)), "" if location == "-" else location
+    return Attempt(int(number), int(at_ms), int(status), word, int(duration_ms), worker, path)
 
 
 def _recovery(line: str) -> Recovery:

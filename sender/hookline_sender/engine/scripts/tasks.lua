@@ -34,10 +34,10 @@ local function flush_ended(score_of)
 end
 
 -- One line per attempt, from the first failure on; the newest 16 are kept. Written with the record, by store().
--- `location`: the path a redirect named, last in its line.
+-- `location`: the path a redirect named. A worker's name may have spaces, so it comes last.
 local function remember(t, r, now, worker, location)
-  local line = string.format('%d %.0f %d %d %d %s', r.attempts, now, r.status, r.code, r.duration, worker)
-  if location and location ~= '' then line = line .. ' ' .. location end
+  if not location or location == '' then location = '-' end
+  local line = string.format('%d %.0f %d %d %d %s %s', r.attempts, now, r.status, r.code, r.duration, location, worker)
   local text = call('HGET', key('H:' .. t.did), 'a')
   if text then
     local kept, from = {}, nil
