@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from hookline_sender.engine import registry
 from hookline_sender.engine.registry import START
 from hookline_sender.paging import checked_cursor, checked_limit
-from hookline_sender.registration import decode_subscription
+from hookline_sender.registration import Subscription, decode_subscription
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hookline_sender.engine.registry import Entry
+    from hookline_sender.engine.registry import Disabled, Entry
     from hookline_sender.opened import OpenRegistry
 
 
@@ -31,6 +31,9 @@ class ListedDestination:
     profile: str | None
     concurrency: int | None
     paused: bool
+    rate: float | None = None
+    max_backlog: int | None = None
+    disabled: Disabled | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,16 @@ def _described(tenant: str, entry: Entry) -> ListedDestination:
     try:
         told = decode_subscription(entry.public)
     except ValueError:
-        return ListedDestination(entry.id, tenant or None, "", (), None, None, entry.paused)
+        told = Subscription("", (), None, None)
     return ListedDestination(
-        entry.id, tenant or None, told.webhook, told.patterns, told.profile, told.concurrency, entry.paused
+        id=entry.id,
+        tenant=tenant or None,
+        webhook=told.webhook,
+        events=told.patterns,
+        profile=told.profile,
+        concurrency=told.concurrency,
+        paused=entry.paused,
+        rate=told.rate,
+        max_backlog=told.max_backlog,
+        disabled=entry.disabled,
     )

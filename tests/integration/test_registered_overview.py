@@ -13,6 +13,8 @@ from hookline_sender import InvalidQuestion, ListedDestination
 from hookline_sender.engine.layout import Layout
 from tests.support import run
 from tests.support_customers import destination, open_shop
+from tests.support_receiver import until
+from tests.support_sender import Endpoint
 
 if TYPE_CHECKING:
     from tests.support_customers import Shop
@@ -34,13 +36,15 @@ def ids_of(found: list[tuple[ListedDestination, ...]]) -> list[str]:
 def test_all_destinations_are_listed_without_a_key_that_opens_them(redis_url: str, namespace: str) -> None:
     async def go() -> None:
         async with open_shop(redis_url, namespace) as shop:
-            await shop.destinations.register(destination("a", events=["order.*"], tenant="t1", concurrency=3))
+            await shop.destinations.register(
+                destination("a", events=["order.*"], tenant="t1", concurrency=3, rate=7.0, max_backlog=9)
+            )
             await shop.destinations.register(destination("b", profile="svix"))
             await shop.destinations.pause("b")
         async with open_shop(redis_url, namespace, environ={}) as shop:
             (found,) = await pages(shop)
         assert sorted(found, key=lambda each: each.id) == [
-            ListedDestination("a", "t1", "customers", ("order.*",), None, 3, paused=False),
+            ListedDestination("a", "t1", "customers", ("order.*",), None, 3, paused=False, rate=7.0, max_backlog=9),
             ListedDestination("b", None, "customers", ("*",), "svix", None, paused=True),
         ]
 
@@ -95,6 +99,17 @@ def test_one_that_was_written_over_is_shown_as_such_and_hides_no_other(redis_url
             for asked in ({}, {"tenant": "t1"}):
                 (found,) = await pages(shop, **asked)
                 assert {each.id: each.webhook for each in found} == {"a": "", "b": "customers"}
+
+    run(go())
+
+
+def test_one_that_stopped_by_itself_says_why(redis_url: str, namespace: str) -> None:
+    async def go() -> None:
+        async with open_shop(redis_url, namespace) as shop, Endpoint(410) as endpoint:
+            await shop.destinations.register(destination(url=endpoint.url))
+            await shop.sell(1)
+            async with shop.worker().background():
+                await until(shop.destinations.overview, lambda page: page.destinations[0].disabled == "gone")
 
     run(go())
 

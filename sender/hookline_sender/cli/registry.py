@@ -107,6 +107,8 @@ async def _registry(plan: Plan) -> AsyncGenerator[OpenRegistry]:
 
 
 def _row(each: ListedDestination) -> tuple[str, ...]:
-    state = "paused" if each.paused else "" if each.webhook else "cannot be read: register it again"
+    state: str = each.disabled or ("paused" if each.paused else "")
+    if not each.webhook:
+        state = "cannot be read: register it again"
     atonce = "" if each.concurrency is None else str(each.concurrency)
     return (each.id, plain(each.tenant or ""), each.webhook, " ".join(each.events), each.profile or "", atonce, state)
