@@ -57,6 +57,7 @@ DROPPED = {
     "a second answer": WHOLE + WHOLE,
     "a body that its status forbids": b"HTTP/1.1 204 X\r\ncontent-length: 5\r\n\r\nhello",
     "rubbish after": WHOLE + b"\x00",
+    "rubbish after a head of 16 KiB": filled(3, size=16 * 1024) + b"\x00",
     "a body over 64 KiB": HEAD + b"content-length: 65537\r\n\r\n" + bytes(65537),
     "chunks over 64 KiB": CHUNKED + (b"100\r\n" + bytes(256) + b"\r\n") * 257,
     "nothing but chunk extensions": CHUNKED + b"1;" + b"a" * 100_000,
