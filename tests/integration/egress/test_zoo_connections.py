@@ -113,7 +113,22 @@ def hurry(peer: Peer) -> None:
     peer.send(ANSWER)
 
 
+def refuse_slowly(peer: Peer) -> None:
+    """Answer without the answer's body; nobody is to send the request on."""
+    peer.send(b"HTTP/1.1 413 X\r\ncontent-length: 5\r\n\r\n")
+    if peer.read_request():
+        peer.zoo.troubles.append("the request went on after its answer")
+
+
 EARLY = [
+    Case(
+        "half an answer within a large body",
+        reads(1000, refuse_slowly),
+        ok(413),
+        early=True,
+        body=LARGE,
+        deadline=SHORT,
+    ),
     Case("an interim answer within a large body", reads(1000, hurry), ok(kept=True), early=True, body=LARGE),
     Case(
         "an answer within a large body",

@@ -172,6 +172,7 @@ FRAMINGS = [
 
 LIMITS = [
     Case("a head of 16 KiB", sized(16 * 1024), ok(kept=True)),
+    Case("a byte behind a head of 16 KiB", sized(16 * 1024) + b"x", ok()),
     Case("a head over 16 KiB", sized(16 * 1024 + 1), fails("too_large")),
     Case("128 fields", fields(128), ok(kept=True)),
     Case("129 fields", fields(129), REFUSED),
