@@ -120,7 +120,7 @@ def test_of_events_at_once_with_one_revision_one_is_next(shop: Shop) -> None:
 
 @pytest.mark.parametrize(("held", "standing", "waits", "then"), [(2, Next(), 2, Duplicate()), (5, Gap(2), 2, Next())])
 def test_events_of_one_aggregate_wait_for_each_others_transactions(
-    request: pytest.FixtureRequest, held: int, standing: object, waits: int, then: object
+    request: pytest.FixtureRequest, *, held: int, standing: object, waits: int, then: object
 ) -> None:
     told: list[Any] = []
     with shop_of("postgresql+psycopg", request) as shop, Session(shop.observer) as session:

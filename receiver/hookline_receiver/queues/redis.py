@@ -50,8 +50,8 @@ class RedisQueue(RedisStore):
 
     `retention` (seconds): how long a handled delivery is known as a repeat, at least the sender's whole retry and
     redrive horizon. `dead_retention` (seconds): how long a dead letter is kept. `max_rows` of each receiver are kept at
-    most, dead and handled ones included; beyond that deliveries are refused, and their sender keeps them. A row takes
-    about 300 bytes, and its body until it was handled. `durability` and `check_interval` as in RedisLedger.
+    most, dead and handled ones included; beyond that deliveries are refused, and their sender keeps them. A handled row
+    takes about 400 bytes, another twice that and its body. `durability` and `check_interval` as in RedisLedger.
     Safe to share between receivers. No I/O before the first use. Raises InvalidReceiver.
     """
 
