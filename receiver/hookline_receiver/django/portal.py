@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import os
 import threading
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -19,23 +19,37 @@ CLOSING: Final = 10.0  # seconds that running handlers get when the process ends
 
 
 class Opened:
-    """A receiver that opens when it is first asked for. For one event loop."""
+    """A receiver that opens when it is first asked for, and closes when it is told or its event loop ends."""
 
     def __init__(self, receiver: Receiver) -> None:
-        self._receiver, self._open, self._lock = receiver, False, asyncio.Lock()
-        self._stack = AsyncExitStack()
+        self._receiver, self._lock = receiver, asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
 
     async def receiver(self) -> Receiver:
         """The receiver, open. Raises LedgerUnavailable as long as it cannot open."""
         async with self._lock:
-            if not self._open:
-                await self._stack.enter_async_context(self._receiver.lifespan())
-                self._open = True
+            if self._keeper is None or self._keeper.done():
+                opened = asyncio.get_running_loop().create_future()
+                self._keeper = asyncio.create_task(self._keep(opened))
+                await opened
         return self._receiver
 
     async def aclose(self) -> None:
         """Close it."""
-        await self._stack.aclose()
+        self._closing.set()
+        if self._keeper is not None:
+            await self._keeper
+
+    async def _keep(self, opened: asyncio.Future[None]) -> None:
+        # A task of its own, since an end of the loop cancels tasks one by one, and tears generators apart.
+        try:
+            async with self._receiver.lifespan():
+                opened.set_result(None)
+                await self._closing.wait()
+        except Exception as error:  # noqa: BLE001 - whoever asked is told
+            if not opened.done():
+                opened.set_exception(error)
 
 
 class Portal:
@@ -61,5 +75,5 @@ class Portal:
     def _stop(self) -> None:
         if self._pid == os.getpid():
             closing = asyncio.run_coroutine_threadsafe(self._opened.aclose(), self._loop)
-            closing.result(CLOSING)
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            with contextlib.suppress(TimeoutError):
+                closing.result(CLOSING)
