@@ -168,5 +168,5 @@ def test_another_process_that_has_the_delivery_is_busy_at_once(postgres_shop: Sh
     hold = Hold()
     one, other = postgres_shop.receiver([hold]), postgres_shop.receiver(busy_wait=60.0)
     copy = postgres_shop.run(go())
-    assert (copy.status, copy.headers[b"retry-after"]) == (503, b"1")
+    assert (copy.status, copy.headers[b"retry-after"], other.counters["busy"]) == (503, b"1", 1)
     assert postgres_shop.effects() == ["o_1"]
