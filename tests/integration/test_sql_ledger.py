@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from hookline_receiver import Reject, RetryLater
 from tests.support_django import DJANGO, django_shop
-from tests.support_receiver import Reply, call, signed
+from tests.support_receiver import Reply, asking, call, signed, until
 from tests.support_sql import DRIVERS, POSTGRES, REQUEST, Hold, replayed, shop_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,12 @@ def test_a_repeat_is_answered_from_the_inbox_and_has_no_effect(shop: Shop) -> No
 
 
 def test_32_copies_at_once_have_one_effect(shop: Shop) -> None:  # cases: E17
-    replies = shop.at_once(shop.receiver(), [REQUEST] * 32)
+    async def go() -> list[Reply]:
+        async with app.lifespan():
+            return await asyncio.gather(*(call(app, *REQUEST) for _ in range(32)))
+
+    app = shop.receiver(busy_wait=20.0)  # they take turns, and none asks the database beside another
+    replies = shop.run(go())
     assert {reply.status for reply in replies} == {204}
     assert sum(map(replayed, replies)) == 31
     assert (shop.effects(), shop.rows()) == (["o_1"], [204])
@@ -145,7 +150,7 @@ def test_a_receiver_that_stops_commits_what_ends_in_time_and_nothing_else(shop: 
     async def go() -> Reply:
         async with app.lifespan():
             running = asyncio.create_task(call(app, *REQUEST))
-            await hold.reached()
+            await until(asking(lambda: app._handling._tasks._running), bool)
             asyncio.get_running_loop().call_later(0.3, hold.go_on.set)
         return await running
 
