@@ -218,6 +218,24 @@ def test_an_early_answer_stops_a_body_that_nobody_reads(transport: Opening) -> N
     run(go())
 
 
+def test_no_more_of_a_body_is_sent_once_a_head_answers_it(transport: Opening) -> None:
+    async def go() -> None:
+        async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 413 X\r\ncontent-length: 2\r\n\r\nn")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(reader.readexactly(30_000_000), 0.3)
+            writer.write(b"o")
+            writer.close()
+
+        server = await asyncio.start_server(refuse, "127.0.0.1", 0, limit=1024)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        async with server, transport() as used:
+            assert isinstance(outcome := await send(url, transport=used, body=bytes(30_000_000)), Dead)
+        assert outcome.status == 413
+
+    run(go())
+
+
 def test_what_on_sent_raises_stops_the_request_unsent(transport: Opening) -> None:
     class LeaseGone(Exception):
         pass
