@@ -160,6 +160,22 @@ def test_a_receiver_that_stops_commits_what_ends_in_time_and_nothing_else(shop: 
     assert (reply.status, shop.effects()) == ((204, ["o_1"]) if deadline > 1 else (503, []))
 
 
+def test_a_copy_that_has_no_turn_in_time_is_told_to_come_again(shop: Shop) -> None:
+    async def go() -> list[Reply]:
+        async with app.lifespan():
+            running = asyncio.create_task(call(app, *REQUEST))
+            await hold.reached()
+            copy = await call(app, *REQUEST)
+            hold.go_on.set()
+            return [await running, copy]
+
+    hold = Hold()
+    app = shop.receiver([hold], busy_wait=0.05)
+    first, copy = shop.run(go())
+    assert (first.status, copy.status, copy.headers[b"retry-after"]) == (204, 503, b"1")
+    assert (app.counters["busy"], shop.effects()) == (1, ["o_1"])
+
+
 def test_another_process_that_has_the_delivery_is_busy_at_once(postgres_shop: Shop) -> None:
     async def go() -> Reply:
         async with one.lifespan(), other.lifespan():
