@@ -10,9 +10,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeVar, get_args
 
 from hookline_sender.deployment import Deployment
-from hookline_sender.engine import codes, commands
+from hookline_sender.engine import codes, commands, registry
 from hookline_sender.engine.layout import PID_LENGTH, Layout, lane_of
 from hookline_sender.engine.records import DeliveryRecord, ListedDelivery, ListRequest, State
+from hookline_sender.engine.standing import Standing, standing
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.errors import InvalidQuestion
 from hookline_sender.paging import checked_limit
@@ -166,6 +167,21 @@ class Operator:
             commands.redrive(self._layout, delivery_id, request, accept_repeat=accept_repeat)
         )
         return Redrive(delivery_id, request, done.state, done.at_ms)
+
+    async def health(self, webhook: str, destination: str = "") -> Standing:
+        """How a webhook's destination stands; a static one has the webhook's name. One without tasks stands idle."""
+        name = destination or webhook
+        return await self._opened().run(standing(self._layout, lane_of(webhook, name), name))
+
+    async def resume(self, webhook: str, destination: str = "") -> None:
+        """Deliver again to a destination that was paused or disabled; needs the grant recover:webhook:NAME.
+
+        It starts as if nothing had failed, with one attempt at a time. Raises NotGranted.
+        """
+        name = destination or webhook
+        self._deployment.require(f"recover:webhook:{webhook}", f'resuming destinations of "{webhook}"')
+        lane = lane_of(webhook, name)
+        await self._opened().run(registry.set_paused(self._layout, name, paused=False, lane=lane))
 
     def _opened(self) -> RedisStore:
         if self._store is None:

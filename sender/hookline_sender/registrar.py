@@ -16,6 +16,7 @@ from hookline_sender.egress.adapter import as_transport
 from hookline_sender.egress.named import transport_class
 from hookline_sender.egress.urls import allowed_url
 from hookline_sender.engine import registry
+from hookline_sender.engine.standing import Standing, standing
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.enrolment import (
     MAX_OVERLAP,
@@ -234,8 +235,14 @@ class Destinations:
         await self._set_paused(id, paused=True)
 
     async def resume(self, id: str) -> None:  # noqa: A002 - the public name
-        """Deliver again, what has waited first. Raises like `remove`."""
+        """Deliver again, what has waited first, also what was disabled. Raises like `remove`."""
         await self._set_paused(id, paused=False)
+
+    async def health(self, id: str) -> Standing:  # noqa: A002 - the public name
+        """How a destination stands: what waits for it, and whether it fails. Raises UnknownDestination."""
+        opened = self._opened()
+        found, _ = await opened.find(id)
+        return await opened.run(standing(opened.store.layout, found.entry.lane, id))
 
     async def ping(self, id: str) -> Ping:  # noqa: A002 - the public name
         """Send the destination one signed test request, `hookline.ping`, and tell what came of it.

@@ -43,6 +43,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "remove": ("registering", "remove"),
     "pause": ("registering", "pause"),
     "resume": ("registering", "resume"),
+    "standing": ("registering", "standing"),
 }
 # The ones the scripts themselves write.
 _ENGINE_CODES = (
@@ -58,7 +59,7 @@ _ENGINE_CODES = (
 _READS = "no-writes,allow-oom"
 _FLAGS: Mapping[str, str] = {
     **dict.fromkeys(("publish", "register"), ""),
-    **dict.fromkeys(("destinations", "inspect", "list", "lookup", "plan", "registry"), _READS),
+    **dict.fromkeys(("destinations", "inspect", "list", "lookup", "plan", "registry", "standing"), _READS),
 }
 
 

@@ -47,6 +47,7 @@ end
 local function set_paused(id, lane, paused, now)
   local tenant, removed = owner_of(id)
   local entry = tenant and not removed and entry_of(tenant, id)
+  if entry and lane ~= '' and entry.lane ~= lane then entry = nil end
   if not entry and lane == '' then return { 'unknown' } end
   if entry then
     if entry.paused == paused or (paused == '1' and entry.paused ~= '0') then return { 'set' } end
