@@ -121,8 +121,10 @@ class Namespace:
         return faults
 
     def _needed(self, lane: str) -> bool:
-        """Whether a lane without unfinished tasks has dead letters, or places in its queue to be skipped."""
-        return any(f"{kind}:{lane}" in self.dump for kind in ("dead", "q"))
+        """Whether a lane without unfinished tasks has dead letters, places in its queue to be skipped, or a memory."""
+        fields = self.dump[f"D:{lane}"]
+        disabled = fields.get(b"p", b"0") != b"0" and b"r" not in fields
+        return disabled or b"k" in fields or any(f"{kind}:{lane}" in self.dump for kind in ("dead", "q"))
 
     def _places(self) -> list[str]:
         faults: list[str] = []

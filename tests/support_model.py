@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hookline_sender.engine.records import Dead, Delivered, Redriven, Released, State
+from tests.support_standing import Expected
 
 if TYPE_CHECKING:
     from hookline_sender.engine.records import ClaimedTask, Outcome, Settlement
@@ -58,6 +59,7 @@ class Model:
     policy: DeliveryPolicy
     holding: frozenset[str] = frozenset()  # ids of lanes whose dead letters hold those behind them
     tasks: dict[str, Task] = field(default_factory=dict[str, Task])
+    standings: dict[str, Expected] = field(default_factory=dict[str, Expected])
     ahead_ms: int = 0  # set back, the clock goes on from the time last noted: what was done since lies ahead of it
     lost: int = 0
     redriven: int = 0
@@ -104,7 +106,10 @@ class Model:
         assert task.open, "an ended task was claimed"
         assert task.until is None, "a leased task was claimed"
         assert task.due_ms - self.ahead_ms <= now < task.deadline_ms, "claimed too early or too late"
-        assert self.in_flight(task.lane) < task.lane.cap, "over the cap of its destination"
+        in_flight = self.in_flight(task.lane)
+        assert in_flight < task.lane.cap, "over the cap of its destination"
+        assert claim.slow == self.standing(task.lane).slow, "slow and not told"
+        self.standing(task.lane).claimed(in_flight, now, self.ahead_ms)
         before = [other for other in self.of(task.lane) if task.follows(other)]
         assert all(other.until is None and not other.holds for other in before), "out of order"
         late = [other for other in before if other.open]
@@ -113,6 +118,9 @@ class Model:
         task.attempts, task.fence = task.attempts + 1, task.fence + 1
         assert (claim.attempt, claim.fence) == (task.attempts, task.fence)
         task.until, task.token = now + claim.lease_ms, claim.token
+
+    def standing(self, lane: Lane) -> Expected:
+        return self.standings.setdefault(lane.id, Expected(lane))
 
     def before(self, delivery_id: str) -> str:
         """The delivery that one waits for, empty when it waits for none."""
@@ -143,6 +151,7 @@ class Model:
         if task.until is None or task.token != said.token:
             return task.last[1] if task.last[0] == said.token else "lost"
         task.until = None
+        self.standing(task.lane).felt(said.outcome, now)
         word = self._settled(task, said.outcome, said.delay_ms, now)
         task.last = (said.token, word)
         return word

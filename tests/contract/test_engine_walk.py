@@ -13,12 +13,14 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from hookline_sender.engine import registry
 from hookline_sender.engine.records import Dead, Released, Retry, Settlement, State
 from hookline_sender.errors import IdentityConflict
 from hookline_sender.policy import DeliveryPolicy
 from tests.support_engine import DAY, OK, Engine, Lane, plan_of
 from tests.support_invariants import faults
 from tests.support_model import Model, Task
+from tests.support_standing import Expected
 
 if TYPE_CHECKING:
     from hookline_sender.embedded import EmbeddedServer
@@ -30,6 +32,8 @@ GROUPED = replace(POLICY, ordering="aggregate")
 LANES = (
     Lane("wide", "billing", cap=3),
     Lane("narrow", "billing", cap=1),
+    Lane("touchy", "billing", cap=4, limits="- - 2 20000 60000"),
+    Lane("rated", "billing", cap=4, limits="0.1"),
     Lane("first", "audit", ordering="binding", cap=1),
     Lane("second", "audit", ordering="binding", cap=1),
     Lane("strict", "chain", ordering="binding", cap=1),
@@ -38,7 +42,11 @@ LANES = (
     Lane("halting", "steps", ordering="aggregate", cap=3),
 )
 HOLDING = frozenset(lane.id for lane in LANES if lane.binding in {"chain", "steps"})
-OUTCOMES: tuple[Outcome, ...] = (OK, Retry("http_5xx", 1, 500), Dead("http_4xx", 1, 404), Released())
+OUTCOMES: tuple[Outcome, ...] = (
+    *(OK, OK, Retry("http_5xx", 1, 500), Retry("timeout_total", 1)),
+    *(Dead("http_4xx", 1, 404), Released()),
+)
+GONE = Dead("gone", 1, 410)
 
 
 class Walk(RuleBasedStateMachine):
@@ -49,6 +57,7 @@ class Walk(RuleBasedStateMachine):
         holding = {"chain": replace(ORDERED, on_dead="block"), "steps": replace(GROUPED, on_dead="block")}
         plan = plan_of(billing=POLICY, audit=ORDERED, parts=GROUPED, **holding)
         self.engine = Engine(url, f"walk-{secrets.token_hex(8)}", plan, retention=2 * DAY, dead_retention=3 * DAY)
+        self.engine.cold = True
         self.model = Model(POLICY, HOLDING)
         self.published: dict[str, PublishRequest] = {}
         self.freed: Counter[State] = Counter()
@@ -97,22 +106,39 @@ class Walk(RuleBasedStateMachine):
     @rule(
         worker=st.sampled_from(["w1", "w2"]),
         slots=st.integers(0, 6),
+        slow_slots=st.sampled_from([0, 1, 6, 6]),
         said=st.lists(
             st.tuples(st.integers(0, 40), st.sampled_from(OUTCOMES), st.sampled_from([0, 10, 200])), max_size=5
         ),
     )
-    def turn(self, worker: str, slots: int, said: list[tuple[int, Outcome, int]]) -> None:
+    def turn(self, worker: str, slots: int, slow_slots: int, said: list[tuple[int, Outcome, int]]) -> None:
         held = [(i, task.token) for i, task in self.model.tasks.items() if task.until is not None]
         batch = [
             Settlement(*held[number % len(held)], outcome, delay * 1000) for number, outcome, delay in said if held
         ]
-        self._turned(self.engine.asking(slots, batch, worker=worker))
+        self._turned(self.engine.asking(slots, batch, worker=worker, slow_slots=slow_slots))
 
     @rule(number=st.integers(0, 200), outcome=st.sampled_from(OUTCOMES))
     def settle_what_was_said_before(self, number: int, outcome: Outcome) -> None:
         if self.spoken:
             old = self.spoken[number % len(self.spoken)]
             self._turned(self.engine.asking(0, [Settlement(old.delivery_id, old.token, outcome)]))
+
+    @rule(number=st.integers(0, 200))
+    def answer_that_it_is_gone(self, number: int) -> None:
+        held = [(i, task.token) for i, task in self.model.tasks.items() if task.until is not None]
+        if held:
+            self._turned(self.engine.asking(0, [Settlement(*held[number % len(held)], GONE)]))
+
+    @rule(lane=st.sampled_from(LANES))
+    def resume_one(self, lane: Lane) -> None:
+        self.resume(lane)
+
+    def resume(self, lane: Lane) -> None:
+        self.engine.run(registry.set_paused(self.engine.layout, lane.name, paused=False, lane=lane.id))
+        standing = self.model.standing(lane)
+        if standing.disabled:
+            self.model.standings[lane.id] = Expected(lane, tokens=standing.tokens, counted_ms=standing.counted_ms)
 
     @rule(number=st.integers(0, 200))
     def settle_with_a_wrong_token(self, number: int) -> None:
@@ -133,6 +159,7 @@ class Walk(RuleBasedStateMachine):
         for claim in answer.tasks:
             self.model.claimed(claim, now)
         assert len(answer.tasks) <= request.slots
+        assert sum(claim.slow for claim in answer.tasks) <= request.slow_slots
 
     def _notice_the_late(self, now: int) -> None:
         # Late tasks end when a claim meets them, so the model asks which it has met.
@@ -248,6 +275,12 @@ class Walk(RuleBasedStateMachine):
         self.engine.bind()
 
     @invariant()
+    def what_a_lane_has_shown_is_forgotten_with_it(self) -> None:
+        for lane in LANES:
+            if not self.engine.redis.exists(self.engine.key("D:" + lane.id)):
+                self.model.standings.pop(lane.id, None)
+
+    @invariant()
     def the_namespace_does_not_contradict_itself(self) -> None:
         assert faults(self.engine) == []
 
@@ -273,6 +306,8 @@ class Walk(RuleBasedStateMachine):
 
     def drain(self) -> None:
         """Everything ends and is freed, whatever happened before: no lane is stuck."""
+        for lane in LANES:
+            self.resume(lane)
         for _ in range(200):
             for dead in self.engine.listed(State.FAILED, 1000).deliveries:
                 self.engine.cancel(dead.delivery_id)
