@@ -34,7 +34,7 @@ check: $(VENV)/.check
 	$(MAKE) test
 
 bench: $(VENV)/.test
-	set -e; for table in publish delivery transports memory registry; do $(BIN)/python -m benchmarks.$$table; done
+	set -e; for table in publish delivery isolation transports memory registry; do $(BIN)/python -m benchmarks.$$table; done
 
 clean:
 	rm -rf .venv .venv-* build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

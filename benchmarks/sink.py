@@ -77,6 +77,10 @@ class Flood(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._pour)
 
 
+class Hang(asyncio.Protocol):
+    """A connection that is accepted and never answered."""
+
+
 def request_size(received: bytes) -> int:
     """Bytes of the first request, its body included; 0 while its head is not whole."""
     end = received.find(b"\r\n\r\n")
@@ -94,7 +98,7 @@ def sink_process() -> Generator[str]:
 
 
 @contextmanager
-def sinks(ports: int, *, pem: str = "", kind: Literal["answer", "flood"] = "answer") -> Generator[list[str]]:
+def sinks(ports: int, *, pem: str = "", kind: Literal["answer", "flood", "hang"] = "answer") -> Generator[list[str]]:
     """URLs of as many origins of one process that runs while the block does. `pem`: certificate and key, for https."""
     with subprocess.Popen(
         [sys.executable, "-m", "benchmarks.sink", str(ports), kind, pem],
@@ -114,7 +118,7 @@ def sinks(ports: int, *, pem: str = "", kind: Literal["answer", "flood"] = "answ
 
 async def _serve(ports: int, kind: str, pem: str) -> None:
     loop = asyncio.get_running_loop()
-    made, tls = Flood if kind == "flood" else Sink, None
+    made, tls = {"answer": Sink, "flood": Flood, "hang": Hang}[kind], None
     if pem:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(pem)

@@ -141,7 +141,7 @@ class Plan:
             concurrency=concurrency,
             rate=rate,
             max_backlog=max_backlog,
-            breaker=breaker or Breaker(),
+            breaker=Breaker() if breaker is None else breaker,
             disable_after=disable_after,
         )
         for event_type in events:

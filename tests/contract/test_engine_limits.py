@@ -103,3 +103,30 @@ def test_new_limits_hold_from_the_next_bind_on(bound: Bound) -> None:
     engine.bind(max_per_destination=2)
     assert engine.publish("b", ACME).skipped == ()
     assert engine.publish("c", ACME).skipped == (ACME.id,)
+
+
+def test_a_destinations_own_backlog_takes_the_place_of_the_usual_one(bound: Bound) -> None:
+    engine = bound(limits={"max_per_destination": 3})
+    roomy, tight = replace(ACME, limits="- 5"), replace(GLOBEX, limits="- 1")
+    skipped = [engine.publish(str(number), roomy, tight).skipped for number in range(6)]
+    assert skipped == [(), *[(tight.id,)] * 4, (roomy.id, tight.id)]
+
+
+def test_a_static_destination_without_room_in_its_own_backlog_refuses_and_names_it(engine: Engine) -> None:
+    tight = replace(STATIC, limits="- 1")
+    engine.publish("a", tight)
+    with pytest.raises(NamespaceFull, match="max_backlog is 1"):
+        engine.publish("b", tight)
+
+
+def test_ten_destinations_full_of_dead_letters_leave_the_others_publications_untouched(bound: Bound) -> None:
+    engine = bound(limits={"max_per_destination": 4, "max_dead": 40})
+    bad = [Lane(f"bad{number}", config=1) for number in range(10)]
+    good = [Lane(f"good{number}", config=1) for number in range(10)]
+    for lane in bad:
+        bury(engine, lane, 4)
+    for number in range(4):
+        published = engine.publish(f"event-{number}", *bad, *good)
+        assert set(published.skipped) == {lane.id for lane in bad}
+        assert set(published.lanes) == {lane.id for lane in good}
+    assert len(engine.claim(64)) == 40

@@ -91,8 +91,8 @@ def test_a_customer_lists_changes_pauses_and_removes_an_endpoint(service: tuple[
 @pytest.mark.usefixtures("service")
 def test_the_code_of_the_page_about_destinations_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
     page = (EXAMPLE.parents[1] / "docs" / "destinations.md").read_text("utf-8")
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    exec(compile(block, "destinations.md", "exec", dont_inherit=True), {})  # noqa: S102 - our own page
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    exec(compile(code, "destinations.md", "exec", dont_inherit=True), {})  # noqa: S102 - our own page
     assert SigningKey.parse(capsys.readouterr().out).size_bytes == 32
 
 

@@ -98,6 +98,7 @@ def test_a_redriven_delivery_that_was_handled_before_is_answered_from_the_ledger
             (dead,) = await operator.list()
             assert (dead.delivery_id, dead.code, dead.status) == (delivery_id, "gone", 410)
             assert (await operator.redrive(delivery_id)).redriven
+            await operator.resume("billing")
             await place.deliver()
             assert (await operator.inspect(delivery_id)).state is State.COMPLETED
         assert (place.handled, place.replayed) == (["1"], [False, True])
