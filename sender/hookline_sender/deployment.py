@@ -7,8 +7,17 @@ import re
 from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
+from hookline_sender.deployment_env import (
+    read_durability,
+    read_limits,
+    read_ports,
+    read_redis_url,
+    read_switch,
+    read_words,
+)
+from hookline_sender.deployment_file import read_file
 from hookline_sender.egress.addresses import AddressPolicy
 from hookline_sender.errors import InvalidDeployment, NotGranted
 from hookline_sender.ranges import fault
@@ -22,9 +31,7 @@ if TYPE_CHECKING:
 _NAMESPACE: Final = re.compile(r"[a-z0-9-]{1,64}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _GRANT: Final = re.compile(r"\*|(?:publish|enqueue|cancel|recover|register|bind|\*):[a-z0-9._:*-]*")
-_COUNT: Final = re.compile(r"[1-9][0-9]{0,7}|100000000")
 _SCHEMES: Final = ("redis://", "rediss://", "unix://")
-_PORT: Final = re.compile(r"[0-9]{1,5}")
 _MINUTE, _DAY = 60.0, 86_400.0
 
 
@@ -132,25 +139,41 @@ class Deployment:
         of webhooks are not read here, so a process that only publishes does not need them.
         """
         env = os.environ if environ is None else environ
-        redis_url = env.get("HOOKLINE_REDIS_URL") or env.get("REDIS_URL")
-        if not redis_url:
-            raise InvalidDeployment(
-                "no Redis configured, neither HOOKLINE_REDIS_URL nor REDIS_URL is set: "
-                "export HOOKLINE_REDIS_URL=redis://127.0.0.1:6379/0, or run the command below `hookline dev`, "
-                "which brings a server of its own"
-            )
         return cls(
-            redis_url,
+            read_redis_url(env),
             namespace=env.get("HOOKLINE_NAMESPACE") or plan.name,
             destinations={name: default_ref(name) for name in plan.webhooks},
-            grants=frozenset(_words(env, "HOOKLINE_GRANTS")),
-            durability=_durability(env),
-            allow_addresses=tuple(_words(env, "HOOKLINE_ALLOW_ADDRESSES")),
-            unsafe_allow_private_addresses=_switch(env, "HOOKLINE_UNSAFE_ALLOW_PRIVATE_ADDRESSES"),
-            destination_ports=_ports(env),
-            allow_loopback_http=_switch(env, "HOOKLINE_ALLOW_LOOPBACK_HTTP"),
-            **_limits(env),
+            grants=frozenset(read_words(env, "HOOKLINE_GRANTS")),
+            durability=read_durability(env),
+            allow_addresses=tuple(read_words(env, "HOOKLINE_ALLOW_ADDRESSES")),
+            unsafe_allow_private_addresses=read_switch(env, "HOOKLINE_UNSAFE_ALLOW_PRIVATE_ADDRESSES"),
+            destination_ports=read_ports(env),
+            allow_loopback_http=read_switch(env, "HOOKLINE_ALLOW_LOOPBACK_HTTP"),
+            **read_limits(env),
         )
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Deployment:
+        """The deployment that a TOML file describes. Raises InvalidDeployment naming the file and the key.
+
+        Its keys are the names of the arguments, `destinations` tables of url_env and signing_key_env. No secret has to
+        be in it: without redis_url Redis is in the variable that redis_url_env names, else in HOOKLINE_REDIS_URL or
+        REDIS_URL (of os.environ when None). No other variable is read.
+        """
+        env = os.environ if environ is None else environ
+        try:
+            settings = read_file(path)
+            variable = settings.pop("redis_url_env", None)
+            if variable is not None:
+                settings["redis_url"] = _named_url(env, variable)
+            elif "redis_url" not in settings:
+                settings["redis_url"] = read_redis_url(env)
+            settings["destinations"] = {
+                webhook: _named_ref(webhook, names) for webhook, names in settings.get("destinations", {}).items()
+            }
+            return cls(**settings)
+        except InvalidDeployment as wrong:
+            raise InvalidDeployment(f"{os.fspath(path)}: {wrong}") from None
 
     def ref_of(self, webhook: str) -> DestinationRef:
         """The variables of a static webhook's URL and key."""
@@ -201,6 +224,21 @@ def default_ref(webhook: str) -> DestinationRef:
     return DestinationRef(f"{stem}_URL", f"{stem}_KEY")
 
 
+def _named_url(env: Mapping[str, str], variable: str) -> str:
+    if not _VARIABLE.fullmatch(variable):
+        raise InvalidDeployment("redis_url_env is the name of an environment variable, not its value")
+    if not env.get(variable):
+        raise InvalidDeployment(f"redis_url_env: {variable} is not set: export {variable}=redis://127.0.0.1:6379/0")
+    return env[variable]
+
+
+def _named_ref(webhook: str, names: Mapping[str, str]) -> DestinationRef:
+    try:
+        return DestinationRef(**names)
+    except InvalidDeployment as wrong:
+        raise InvalidDeployment(f"destinations.{webhook}: {wrong}") from None
+
+
 def _checked_destinations(given: Mapping[str, object]) -> Mapping[str, object]:
     if not all(isinstance(each, DestinationRef) for each in given.values()):  # not shown: it may be a URL, or a key
         raise InvalidDeployment(
@@ -236,42 +274,6 @@ def _checked_grants(grants: Iterable[str]) -> frozenset[str]:
                 "or register:webhook:NAME; * matches anything"
             )
     return checked
-
-
-def _durability(env: Mapping[str, str]) -> Durability:
-    given = env.get("HOOKLINE_DURABILITY") or "verified"
-    for known in get_args(Durability):
-        if given == known:
-            return known  # type: ignore[no-any-return]
-    raise InvalidDeployment(f"HOOKLINE_DURABILITY is none of {', '.join(get_args(Durability))}")
-
-
-def _words(env: Mapping[str, str], name: str) -> list[str]:
-    return env.get(name, "").replace(",", " ").split()
-
-
-def _ports(env: Mapping[str, str]) -> frozenset[int] | None:
-    words = _words(env, "HOOKLINE_DESTINATION_PORTS")
-    if not all(_PORT.fullmatch(word) for word in words):
-        raise InvalidDeployment("HOOKLINE_DESTINATION_PORTS are port numbers with spaces between: 443 8443")
-    return frozenset(map(int, words)) or None
-
-
-def _switch(env: Mapping[str, str], name: str) -> bool:
-    given = env.get(name, "")
-    if given not in ("", "0", "1"):
-        raise InvalidDeployment(f"{name} is neither 1 nor 0")
-    return given == "1"
-
-
-def _limits(env: Mapping[str, str]) -> dict[str, Any]:
-    found = dict[str, Any]()
-    for name in ("max_records", "max_per_destination", "max_dead"):
-        if given := env.get(variable := f"HOOKLINE_{name.upper()}"):
-            if not _COUNT.fullmatch(given):
-                raise InvalidDeployment(f"{variable} is not a whole number from 1 to 100000000")
-            found[name] = int(given)
-    return found
 
 
 def _in_range(name: str, value: object, low: float, high: float) -> None:

@@ -163,6 +163,7 @@ def test_a_worker_written_in_code_says_what_its_attempts_would_miss(shop: Shop) 
         (["shop:silent"], "add plan.webhook("),
         (["shop:worker", "--concurrency", "5"], "leave out --concurrency"),
         (["shop:worker", "--transport", "fast"], "leave out --transport"),
+        (["shop:worker", "--deployment", "deployment.toml"], "leave out --deployment"),
     ],
 )
 def test_a_wrong_call_is_answered_with_one_sentence_and_2(folder: Path, arguments: list[str], sentence: str) -> None:

@@ -59,6 +59,19 @@ def shell(tmp_path: Path, redis_url: str, namespace: str) -> Iterator[Shell]:
         yield made
 
 
+def test_commands_of_an_operator_read_a_file_instead_of_the_environment(shell: Shell) -> None:
+    delivery_id, file = shell.dead_letter(), shell.folder / "elsewhere.toml"
+    text = f'namespace = "{shell.environ["HOOKLINE_NAMESPACE"]}"\ngrants = ["recover:webhook:billing"]\n'
+    file.write_text(text, encoding="utf-8")
+    told = ("--deployment", "elsewhere.toml")
+    for command in (("list",), ("inspect", delivery_id), ("redrive", delivery_id), ("cancel", delivery_id)):
+        status, out, err = shell.run(*command, *told, HOOKLINE_NAMESPACE="other")
+        assert delivery_id in out or command[0] == "cancel", err
+        assert status == (command[0] == "cancel")  # which the file does not grant
+    for command in ("destinations", "reseal"):
+        assert shell.run(command, "--deployment", "missing.toml")[0] == 1
+
+
 def test_a_redirect_is_shown_with_its_path_and_whose_fault_it_is(shell: Shell) -> None:
     delivery_id = shell.dead_letter(why=Dead("redirect", 3, 307, "/hooks/shop/"))
     status, out, _ = shell.run("inspect", delivery_id)

@@ -75,6 +75,16 @@ def test_the_settings_in_code_run_below_the_command(folder: Path) -> None:
         assert worker.poll() is None
 
 
+def test_the_settings_in_a_file_run_below_the_command(folder: Path) -> None:
+    (block,) = blocks(ROOT / "docs" / "going-to-production.md", "toml")
+    (folder / "deployment.toml").write_text(block, encoding="utf-8")
+    environ = {"SHOP_REDIS_URL": "unix:///nowhere.invalid"}
+    with hookline("worker", "shop:plan", "--deployment", "deployment.toml", cwd=folder, environ=environ) as worker:
+        assert "BILLING_URL" in said(worker, "WARNING")
+        said(worker, "waiting for Redis")
+        assert worker.poll() is None
+
+
 def test_the_worker_behind_a_proxy_is_made_as_the_page_says() -> None:
     (block,) = blocks(ROOT / "docs" / "egress.md", "python")
     made: dict[str, object] = {}

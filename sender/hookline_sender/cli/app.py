@@ -8,7 +8,7 @@ import logging
 import signal
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,13 +17,16 @@ from hookline_sender.cli.demo_report import show
 from hookline_sender.cli.dev import WithCommand, run_dev
 from hookline_sender.cli.failures import told
 from hookline_sender.cli.loading import Target, UnusablePlan, find, load, load_plan
-from hookline_sender.cli.operations import PlanArgument, add_to
+from hookline_sender.cli.operations import DeploymentFile, PlanArgument, add_to, told_in
 from hookline_sender.cli.registry import add_registry_to
 from hookline_sender.cli.serving import log_to_stderr, serve
 from hookline_sender.egress.named import TransportName  # noqa: TC001 - typer reads it
 from hookline_sender.plan import Plan
 from hookline_sender.worker import MAX_CONCURRENCY, Worker
 from hookline_shared.keys import SigningKey
+
+if TYPE_CHECKING:
+    from hookline_sender.deployment import Deployment
 
 log = logging.getLogger(__name__)
 
@@ -71,20 +74,24 @@ def worker(
             show_default="httpx", help="What sends: fast needs the extra of that name, and is for production."
         ),
     ] = None,
+    deployment: DeploymentFile = None,
 ) -> None:
     """Deliver the events of a plan until SIGTERM or Ctrl-C, and then finish what is in progress.
 
-    The deployment is read from the environment: HOOKLINE_REDIS_URL, HOOKLINE_NAMESPACE and, for each webhook,
-    HOOKLINE_WEBHOOK_<NAME>_URL and _KEY. MODULE:PLAN may also name a Worker, which brings its own.
+    The deployment is read from a file, else from the environment: HOOKLINE_REDIS_URL, HOOKLINE_NAMESPACE and, for each
+    webhook, HOOKLINE_WEBHOOK_<NAME>_URL and _KEY. MODULE:PLAN may also name a Worker, which brings its own.
     """
     log_to_stderr()
     with told():
         target = find(plan, Path.cwd())
         found = load(target)
         if isinstance(found, Plan):
-            found = _worker_of(found, concurrency or DEFAULT_CONCURRENCY, transport or "httpx")
+            where = told_in(deployment)
+            found = _worker_of(
+                found, where, concurrency=concurrency or DEFAULT_CONCURRENCY, transport=transport or "httpx"
+            )
         else:
-            _refuse_options_of_a_worker(target, concurrency=concurrency, transport=transport)
+            _refuse_options_of_a_worker(target, concurrency=concurrency, transport=transport, deployment=deployment)
         for sentence in found.missing():
             log.warning("%s", sentence)
         gc.freeze()  # what was imported stays: going through it again and again is a tenth of a worker's time
@@ -164,12 +171,12 @@ def _refuse_options_of_a_worker(target: Target, **options: object) -> None:
             raise UnusablePlan(f"{target.text} is a Worker, which has a {name} of its own: leave out --{name}")
 
 
-def _worker_of(plan: Plan, concurrency: int, transport: TransportName) -> Worker:
+def _worker_of(plan: Plan, deployment: Deployment | None, *, concurrency: int, transport: TransportName) -> Worker:
     if not plan.webhooks:
         raise UnusablePlan(f'plan "{plan.name}" has no webhook, so there is nothing to deliver: add plan.webhook(…)')
     names = ", ".join(plan.webhooks)
     log.info('plan "%s": delivering to %s, %d at once over %s', plan.name, names, concurrency, transport)
-    return Worker(plan, concurrency=concurrency, transport=transport)
+    return Worker(plan, deployment, concurrency=concurrency, transport=transport)
 
 
 def _version() -> str:

@@ -15,6 +15,7 @@ import typer
 from hookline_sender.cli.failures import told
 from hookline_sender.cli.loading import find, load_plan
 from hookline_sender.cli.operations_report import as_json, cancelled, details, redriven, table
+from hookline_sender.deployment import Deployment
 from hookline_sender.operator import Operator, StateWord
 from hookline_sender.paging import MAX_LISTED
 
@@ -34,13 +35,24 @@ PlanArgument = Annotated[
         help="The plan, as in shop:plan. Else HOOKLINE_PLAN, else tool.hookline.plan in pyproject.toml.",
     ),
 ]
+DeploymentFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--deployment",
+        metavar="FILE",
+        show_default="the environment",
+        help="A TOML file with the deployment's settings, read instead of HOOKLINE_* but those of URLs and keys.",
+    ),
+]
 Delivery = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="The delivery id.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object or array.")]
 
 
-def inspect(delivery_id: Delivery, plan: PlanArgument = "", *, json: AsJson = False) -> None:
+def inspect(
+    delivery_id: Delivery, plan: PlanArgument = "", *, deployment: DeploymentFile = None, json: AsJson = False
+) -> None:
     """Show one delivery: its state, its attempts and its redrives. Never its payload."""
-    record = _operated(plan, lambda operator: operator.inspect(delivery_id))
+    record = _operated(plan, deployment, lambda operator: operator.inspect(delivery_id))
     typer.echo(dumped(as_json(record)) if json else details(record))
 
 
@@ -56,6 +68,7 @@ def list_(
     code: Annotated[str, typer.Option(help="Whose last failure has this code, such as http_5xx.")] = "",
     since: Annotated[str, typer.Option(metavar="TIME", help="Not before this: 2h, 7d or 2030-01-31T12:00:00Z.")] = "",
     until: Annotated[str, typer.Option(metavar="TIME", help="Not after this.")] = "",
+    deployment: DeploymentFile = None,
     json: AsJson = False,
 ) -> None:
     """List deliveries in one state, newest first; without options the dead letters."""
@@ -64,6 +77,7 @@ def list_(
     bounds = {"since": _moment("--since", since), "until": _moment("--until", until)}
     found = _operated(
         plan,
+        deployment,
         lambda operator: operator.list(
             "failed" if dead else state,
             limit,
@@ -77,12 +91,14 @@ def list_(
     typer.echo(dumped([as_json(each) for each in found]) if json else table(found))
 
 
-def cancel(delivery_id: Delivery, plan: PlanArgument = "", *, json: AsJson = False) -> None:
-    """End a delivery that nobody wants any more. Needs cancel:webhook:NAME in HOOKLINE_GRANTS.
+def cancel(
+    delivery_id: Delivery, plan: PlanArgument = "", *, deployment: DeploymentFile = None, json: AsJson = False
+) -> None:
+    """End a delivery that nobody wants any more. Needs the grant cancel:webhook:NAME.
 
     A pending one is cancelled at once; one in progress unless its attempt succeeds; an ended one stays as it is.
     """
-    done = _operated(plan, lambda operator: operator.cancel(delivery_id))
+    done = _operated(plan, deployment, lambda operator: operator.cancel(delivery_id))
     typer.echo(dumped(as_json(done)) if json else cancelled(done))
 
 
@@ -96,11 +112,14 @@ def redrive(
     accept_repeat: Annotated[
         bool, typer.Option("--accept-repeat", help="Also what may have taken effect already (code indeterminate).")
     ] = False,
+    deployment: DeploymentFile = None,
     json: AsJson = False,
 ) -> None:
-    """Deliver a dead letter again, with the same id and bytes. Needs recover:webhook:NAME in HOOKLINE_GRANTS."""
+    """Deliver a dead letter again, with the same id and bytes. Needs the grant recover:webhook:NAME."""
     done = _operated(
-        plan, lambda operator: operator.redrive(delivery_id, request_id or None, accept_repeat=accept_repeat)
+        plan,
+        deployment,
+        lambda operator: operator.redrive(delivery_id, request_id or None, accept_repeat=accept_repeat),
     )
     typer.echo(dumped(as_json(done)) if json else redriven(done))
 
@@ -113,14 +132,19 @@ def add_to(app: typer.Typer) -> None:
         app.command(context_settings={"ignore_unknown_options": True})(command)
 
 
-def _operated(plan: str, act: Callable[[Operator], Awaitable[R]]) -> R:
+def told_in(file: Path | None) -> Deployment | None:
+    """The deployment of `file`, None when there is none: then the environment has it. Raises InvalidDeployment."""
+    return None if file is None else Deployment.from_file(file)
+
+
+def _operated(plan: str, file: Path | None, act: Callable[[Operator], Awaitable[R]]) -> R:
     """What `act` gives with an operator of the named plan; warnings and errors become sentences on stderr."""
     with told(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         loaded = load_plan(find(plan, Path.cwd()))
 
         async def go() -> R:
-            async with Operator(loaded) as operator:
+            async with Operator(loaded, told_in(file)) as operator:
                 return await act(operator)
 
         result = asyncio.run(go())

@@ -13,7 +13,7 @@ import typer
 from hookline_sender import overview, resealing
 from hookline_sender.cli.failures import told
 from hookline_sender.cli.loading import find, load_plan
-from hookline_sender.cli.operations import AsJson, PlanArgument, dumped
+from hookline_sender.cli.operations import AsJson, DeploymentFile, PlanArgument, dumped, told_in
 from hookline_sender.cli.operations_report import aligned, plain
 from hookline_sender.deployment import Deployment
 from hookline_sender.engine.store import RedisStore
@@ -37,12 +37,13 @@ def destinations(
     webhook: Annotated[str, typer.Option(metavar="NAME", help="Of this webhook.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=MAX_LISTED, help="About so many.")] = 100,
     after: Annotated[str, typer.Option(metavar="TEXT", help="Go on where the command before said.")] = "",
+    deployment: DeploymentFile = None,
     json: AsJson = False,
 ) -> None:
     """List registered destinations, of all tenants or of one. Never a URL, a header or a key."""
     with told():
         loaded = load_plan(find(plan, Path.cwd()))
-        page = asyncio.run(_page(loaded, tenant, webhook=webhook, limit=limit, after=after))
+        page = asyncio.run(_page(loaded, deployment, tenant=tenant, webhook=webhook, limit=limit, after=after))
     if json:
         typer.echo(dumped(asdict(page)))
         return
@@ -51,14 +52,14 @@ def destinations(
         typer.echo(f"more with --after {page.after}", err=True)
 
 
-def reseal(plan: PlanArgument = "") -> None:
+def reseal(plan: PlanArgument = "", *, deployment: DeploymentFile = None) -> None:
     """Seal every registered destination anew under the first of HOOKLINE_KEY_ENCRYPTION_KEY, so that others can go.
 
     Needs register:webhook:NAME for each webhook with subscribers. Safe to stop and to run again. Exits with 1 when
     there is a destination that none of the keys opens.
     """
     with told():
-        unreadable = asyncio.run(_reseal(load_plan(find(plan, Path.cwd()))))
+        unreadable = asyncio.run(_reseal(load_plan(find(plan, Path.cwd())), deployment))
     if unreadable:
         shown = ", ".join(unreadable[:_SHOWN]) + (", …" if len(unreadable) > _SHOWN else "")
         typer.echo(
@@ -75,9 +76,9 @@ def add_registry_to(app: typer.Typer) -> None:
     app.command()(reseal)
 
 
-async def _page(plan: Plan, tenant: str, *, webhook: str, limit: int, after: str) -> DestinationPage:
+async def _page(plan: Plan, file: Path | None, *, tenant: str, webhook: str, limit: int, after: str) -> DestinationPage:
     found = list[overview.ListedDestination]()
-    async with _registry(plan) as opened:
+    async with _registry(plan, file) as opened:
         while True:
             page = await overview.of(opened, tenant, webhook=webhook, limit=limit, after=after)
             found += page.destinations
@@ -86,9 +87,9 @@ async def _page(plan: Plan, tenant: str, *, webhook: str, limit: int, after: str
                 return overview.DestinationPage(tuple(found), after)
 
 
-async def _reseal(plan: Plan) -> list[str]:
+async def _reseal(plan: Plan, file: Path | None) -> list[str]:
     seen, resealed, after, unreadable = 0, 0, "", list[str]()
-    async with _registry(plan) as opened:
+    async with _registry(plan, file) as opened:
         while True:
             done = await resealing.reseal(opened, plan, limit=MAX_LISTED, after=after)
             seen, resealed, after = seen + done.seen, resealed + done.resealed, done.after
@@ -99,9 +100,9 @@ async def _reseal(plan: Plan) -> list[str]:
 
 
 @asynccontextmanager
-async def _registry(plan: Plan) -> AsyncGenerator[OpenRegistry]:
+async def _registry(plan: Plan, file: Path | None) -> AsyncGenerator[OpenRegistry]:
     """The registry as it is: who looks, or seals anew, binds no plan."""
-    deployment = Deployment.from_env(plan)
+    deployment = told_in(file) or Deployment.from_env(plan)
     async with aclosing(await RedisStore.connect(deployment)) as store:
         yield OpenRegistry(deployment, store, None)
 
