@@ -30,10 +30,10 @@ class _Kind:
     types: tuple[type, ...]
     of: tuple[type, ...] = ()
 
-    def fits(self, value: object) -> bool:
+    def fits(self, value: Any) -> bool:  # noqa: ANN401 - what TOML holds
         if type(value) not in self.types:  # a boolean is no number here
             return False
-        return not isinstance(value, list) or all(type(each) in self.of for each in value)
+        return not self.of or all(type(each) in self.of for each in value)
 
 
 _TEXT: Final = _Kind("text", (str,))
@@ -41,12 +41,13 @@ _TEXTS: Final = _Kind("a list of texts", (list,), (str,))
 _NUMBER: Final = _Kind("a number", (int, float))
 _WHOLE: Final = _Kind("a whole number", (int,))
 _SWITCH: Final = _Kind("true or false", (bool,))
+_TABLE: Final = _Kind("a table for each webhook, as [destinations.billing]", (dict,))
 
 KINDS: Final[Mapping[str, _Kind]] = {
     "redis_url": _TEXT,
     "redis_url_env": _TEXT,
     "namespace": _TEXT,
-    "destinations": _Kind("a table for each webhook, as [destinations.billing]", (dict,)),
+    "destinations": _TABLE,
     "grants": _TEXTS,
     "lease": _NUMBER,
     "retention": _NUMBER,
@@ -84,10 +85,10 @@ def read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
     return settings
 
 
-def _check_destination(where: str, names: object) -> None:
-    if not isinstance(names, dict):
+def _check_destination(where: str, names: Any) -> None:  # noqa: ANN401 - what TOML holds
+    if not _TABLE.fits(names):
         raise InvalidDeployment(f"{where} is a table with {' and '.join(_DESTINATION)}")
-    _check(names, _DESTINATION, f"{where}.")  # pyright: ignore[reportUnknownArgumentType] - TOML's keys are texts
+    _check(names, _DESTINATION, f"{where}.")
     for missing in _DESTINATION.keys() - names:
         raise InvalidDeployment(f"{where} lacks {missing}, the name of an environment variable")
 

@@ -194,9 +194,9 @@ class FastConnection(Link):
     def connection_lost(self, exc: Exception | None) -> None:
         """Note the end; an orderly one was told before."""
         self.reusable = False
-        if self._reading is not None:
-            self._reading.refuse("closed")
         super().connection_lost(exc)
+        if self._reading is not None:
+            self._reading.refuse("tls" if self.tls_failed else "closed")
 
     async def _send(self, request: bytes, progress: Progress, reading: Reading) -> bool:
         """Hand the request over under back-pressure; whether all of it."""

@@ -157,6 +157,8 @@ def _judged(error: Exception, stream: Stream, progress: Progress) -> WireRespons
         if progress.answer is not None:
             return progress.answer
         raise progress.failed("too_large") from None
+    if stream.tls_failed:
+        raise progress.failed("tls") from None
     if isinstance(error, httpcore.NetworkError) or stream.read_to_end:
         raise progress.failed("closed") from None
     raise progress.failed("protocol") from None

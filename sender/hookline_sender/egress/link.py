@@ -15,7 +15,7 @@ class Link(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._unread = select.poll()
         self._waiter: asyncio.Future[None] | None = None
-        self._writing_paused = self._is_gone = False
+        self._writing_paused = self._is_gone = self.tls_failed = False
 
     def has_unread(self) -> bool:
         """Whether bytes or an end wait in the kernel that the loop has not read yet: one system call, under 1 µs."""
@@ -33,9 +33,9 @@ class Link(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._unread.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
-        """Note that the transport is gone."""
-        self._is_gone = True
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that the transport is gone, and whether that is because TLS could not go on."""
+        self._is_gone, self.tls_failed = True, isinstance(exc, ssl.SSLError)
         self._wake()
 
     def pause_writing(self) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _TEXTS: Final[dict[FailureKind, str]] = {
     "closed": "the connection ended before the answer did",
     "protocol": "the answer is not acceptable as HTTP/1.1",
+    "tls": "TLS failed after the handshake",
     "timeout": "no answer before the deadline",
     "too_large": f"the answer's head is over {MAX_HEAD_BYTES} bytes",
 }

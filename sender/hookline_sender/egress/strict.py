@@ -18,6 +18,7 @@ _VERSION: Final = b"HTTP/1."
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] [1-9][0-9]{2}(?: [\t -~\x80-\xff]*)?\r\n")
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _FIELD: Final = re.compile(rb"(" + _TOKEN + rb"):[ \t]*([\t -~\x80-\xff]*)\r\n")
+_LENGTH: Final = re.compile(rb"[0-9]{1,20}[ \t]*")  # int() raises an error of its own for thousands of digits
 _QUOTED: Final = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~])*"'
 _EXTENSION: Final = rb";" + _TOKEN + rb"(?:=(?:" + _TOKEN + rb"|" + _QUOTED + rb"))?"
 _CHUNK: Final = re.compile(rb"(?:\r\n)?[0-9A-Fa-f]{1,16}(?:" + _EXTENSION + rb")*\r\n")
@@ -95,10 +96,10 @@ class StrictReader(h11.Connection):
         if found is None:
             _refuse()
         self._fields += 1
-        name, value = found[1].lower(), found[2].rstrip(b" \t")
+        name, value = found[1].lower(), found[2]
         if name == b"content-length":
             self._framings += 1
-            if not value.isdigit() or int(value) >= _TOO_LONG:
+            if _LENGTH.fullmatch(value) is None or int(value) >= _TOO_LONG:
                 _refuse()
         elif name == b"transfer-encoding":
             self._framings += 1

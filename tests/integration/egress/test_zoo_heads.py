@@ -152,6 +152,8 @@ FRAMINGS = [
     a_field("length with a fraction", b"content-length: 0.0"),
     a_field("length in full-width digits", "content-length: \uff10".encode()),
     a_field("length of 24 digits", b"content-length: " + b"9" * 24),
+    a_field("length of 5,000 digits", b"content-length: " + b"9" * 5000),
+    a_field("length of 21 digits", b"content-length: " + b"0" * 21, gap=Gap("fast", ok(kept=True), "leading zeros")),
     a_field("length over 64 bits", b"content-length: 18446744073709551616"),
     a_field("length, then coding", b"content-length: 0", b"transfer-encoding: chunked", b"", b"0"),
     a_field("coding, then length", b"transfer-encoding: chunked", b"content-length: 0", b"", b"0"),
@@ -164,6 +166,7 @@ FRAMINGS = [
     a_field("identity alone", b"transfer-encoding: identity"),
     a_field("an unknown coding", b"transfer-encoding: xchunked", b"", b"0"),
     a_field("an empty coding", b"transfer-encoding:", b"", b"0"),
+    a_field("coding and a space", b"transfer-encoding: chunked ", b"", b"0"),
     a_field("coding with a parameter", b"transfer-encoding: chunked;q=1", b"", b"0"),
     a_field("coding in quotes", b'transfer-encoding: "chunked"', b"", b"0"),
     a_field("coding behind a vertical tab", b"transfer-encoding: \x0bchunked", b"", b"0"),
@@ -184,6 +187,7 @@ LIMITS = [
     Case("endless fields", endless(LINE, b"a: b\r\n"), fails("too_large")),
 ]
 
+ENDED_EARLY = Gap("fast", REFUSED, "llhttp takes nothing after what says that it is the last")
 INTERIM = [
     Case("100 first", b"HTTP/1.1 100 Continue\r\n\r\n" + LINE + EMPTY, ok(kept=True)),
     Case("102 first", b"HTTP/1.1 102 Processing\r\n\r\n" + LINE + EMPTY, ok(kept=True)),
@@ -203,6 +207,13 @@ INTERIM = [
         EARLY_HINTS + b"\r\n" + LINE + EMPTY,
         REFUSED,
         Gap("fast", ok(kept=True), "llhttp skips empty lines before an answer; before the first one they are refused"),
+    ),
+    Case("an interim answer of HTTP/1.0", b"HTTP/1.0 100 X\r\n\r\n" + LINE + EMPTY, ok(kept=True), ENDED_EARLY),
+    Case(
+        "an interim answer that closes",
+        b"HTTP/1.1 100 X\r\nconnection: close\r\n\r\n" + LINE + EMPTY,
+        ok(kept=True),
+        ENDED_EARLY,
     ),
     Case("nothing after an interim answer", EARLY_HINTS, fails("timeout"), deadline=SHORT),
     Case("an old version after an interim answer", EARLY_HINTS + b"HTTP/0.9 200 OK\r\n" + EMPTY, REFUSED),

@@ -105,7 +105,7 @@ PROTOCOLS = [
     speaks("TLS 1.1", REFUSED, only(ssl.TLSVersion.TLSv1_1)),
     speaks("TLS 1.0", REFUSED, only(ssl.TLSVersion.TLSv1)),
     speaks("HTTP/2 only", DELIVERED, lambda context: context.set_alpn_protocols(["h2"])),
-    speaks("a certificate asked for", fails("closed"), asks_for_a_certificate, goes_on=False),
+    speaks("a certificate asked for", fails("tls"), asks_for_a_certificate, goes_on=False),
     speaks("a certificate asked for at once", REFUSED, asks_for_a_certificate_at_once),
 ]
 
@@ -188,6 +188,12 @@ def noise_below(peer: Peer) -> None:
     peer.until_left()
 
 
+def alert_below(peer: Peer) -> None:
+    with peer.below() as below:
+        below.sendall(b"\x15\x03\x03\x00\x02\x02\x28")
+    peer.until_left()
+
+
 def answer_below(peer: Peer) -> None:
     with peer.below() as below:
         below.sendall(ANSWER)
@@ -223,9 +229,9 @@ SECURED = [
     within("a body cut without a farewell", sends(HALF, Peer.fin), fails("closed", 200)),
     within("a farewell without an answer", farewell, fails("closed")),
     within("the end without an answer", Peer.fin, fails("closed")),
-    within("a record that was changed", noise_below, fails("closed")),
-    within("a record that was changed within the body", sends(HALF, noise_below), fails("closed", ...)),
-    within("an answer without TLS after the handshake", answer_below, fails("closed")),
+    within("a record that was changed", noise_below, fails("tls")),
+    within("a record that was changed within the body", sends(HALF, noise_below), fails("tls", ...)),
+    within("an answer without TLS after the handshake", answer_below, fails("tls")),
     within("silence", Peer.until_left, fails("timeout"), deadline=SHORT),
     within("a server that never reads", deaf, fails("timeout"), early=True, body=LARGE, deadline=SHORT),
     within("a farewell while idle", idle(farewell), ok()),
@@ -236,6 +242,9 @@ SECURED = [
     within("a farewell on a used connection", farewell, ok(204, kept=True, sent_times=2), warm=True),
     within("the end on a used connection", Peer.fin, ok(204, kept=True, sent_times=2), warm=True),
     within("a reset on a used connection", Peer.rst, ok(204, kept=True, sent_times=2), warm=True),
+    within("a record that was changed on a used connection", noise_below, fails("tls"), warm=True),
+    within("an alert on a used connection", alert_below, fails("tls"), warm=True),
+    within("an answer without TLS on a used connection", answer_below, fails("tls"), warm=True),
     within("the end after a byte on a used connection", sends(b"H", Peer.fin), fails("closed"), warm=True),
 ]
 
