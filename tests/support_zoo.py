@@ -177,6 +177,13 @@ class Peer:
         # A duplicate of the descriptor would keep the connection: close it under a TLS socket as well.
         socket.socket(fileno=self.sock.detach()).close()
 
+    def until_taken(self) -> None:
+        """Return when the other side's loop has read what was sent: it looks at its sockets in each of its turns."""
+        for _ in range(3):
+            turned = threading.Event()
+            self.zoo.loop.call_soon_threadsafe(turned.set)
+            turned.wait(PATIENCE)
+
     def until_left(self) -> None:
         """Return when the other side has left; nothing is answered."""
         while self.read():
@@ -192,6 +199,7 @@ class Zoo:
 
     left: set when the first connection has ended. posted: when the request under test has.
     acted: when the case has done what it does.
+    loop: the one under test.
     """
 
     case: Case
@@ -202,6 +210,7 @@ class Zoo:
     left: threading.Event = field(default_factory=threading.Event)
     posted: threading.Event = field(default_factory=threading.Event)
     acted: threading.Event = field(default_factory=threading.Event)
+    loop: asyncio.AbstractEventLoop = field(init=False)
 
     def __enter__(self) -> Self:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -327,7 +336,7 @@ def check(case: Case, transport: str, loop: str) -> None:
 
 async def _observe(zoo: Zoo, transport: str, expected: Expect) -> Expect:
     case, trust = zoo.case, None if zoo.case.trust is None else zoo.case.trust()
-    policy = AddressPolicy(allow_loopback_http=True)
+    zoo.loop, policy = asyncio.get_running_loop(), AddressPolicy(allow_loopback_http=True)
     used = TRANSPORTS[transport](policy, ssl_context=trust)
     try:
         if case.warm:

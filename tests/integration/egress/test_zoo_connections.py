@@ -116,6 +116,7 @@ def hurry(peer: Peer) -> None:
 def refuse_slowly(peer: Peer) -> None:
     """Answer without the answer's body; nobody is to send the request on."""
     peer.send(b"HTTP/1.1 413 X\r\ncontent-length: 5\r\n\r\n")
+    peer.until_taken()
     if peer.read_request():
         peer.zoo.troubles.append("the request went on after its answer")
 
