@@ -86,6 +86,14 @@ def test_time_that_goes_backwards_adds_no_tokens_and_takes_none(engine: Engine) 
     assert len(engine.claim(64)) == 1
 
 
+def test_what_is_left_of_a_second_outlives_a_clock_that_is_set_back(engine: Engine) -> None:
+    backlog(engine, lane(10.0))
+    assert len(engine.claim(3)) == 3
+    engine.step(-5)
+    engine.publish("more", lane(10.0))
+    assert len(engine.claim(64)) == 7
+
+
 def test_a_rate_spends_no_attempt_and_shows_what_waits(engine: Engine) -> None:
     backlog(engine, lane(0.1), 2)
     engine.settle(engine.one(), Released())

@@ -77,13 +77,13 @@ def script(name: str) -> Script:
     """Join a script from its parts. Raises KeyError for a name that does not exist."""
     folder = resources.files("hookline_sender.engine") / "scripts"
     flags = _FLAGS.get(name, "allow-oom")
-    parts = [f"#!lua flags={flags}" if flags else "#!lua", *_constants()]
+    parts = [f"#!lua flags={flags}" if flags else "#!lua", *_constants(judging="health" in _PARTS[name])]
     parts += [(folder / f"{part}.lua").read_text(encoding="utf-8") for part in (*_EVERYWHERE, *_PARTS[name])]
     source = "\n".join(parts)
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
-def _constants() -> list[str]:
+def _constants(*, judging: bool) -> list[str]:
     def table(values: Iterable[tuple[str, object]]) -> str:
         return "{ " + ", ".join(f"{name} = {value}" for name, value in values) + " }"
 
@@ -92,12 +92,14 @@ def _constants() -> list[str]:
 
     usual = Breaker()
     breaker = {"failures": usual.failures, "wait": usual.wait * 1000, "longest": usual.longest_wait * 1000}
-    return [
+    constants = [
         f"local CODES = {table((code, codes.code_byte(code)) for code in _ENGINE_CODES)}",
-        f"local FAULTS = {marks(code for code in codes.CODES if codes.code_class(code) == 'customer')}",
-        f"local BREAKS, TIMEOUTS = {marks(codes.BREAKS)}, {marks(codes.TIMEOUTS)}",
         f"local BREAKER = {table(breaker.items())}",
     ]
+    if judging:  # Lua makes each table anew in every call: only where they are needed
+        faults = marks(code for code in codes.CODES if codes.code_class(code) == "customer")
+        constants.append(f"local FAULTS, BREAKS, TIMEOUTS = {faults}, {marks(codes.BREAKS)}, {marks(codes.TIMEOUTS)}")
+    return constants
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ local parsed = {}
 local function limits_of(text)
   local l = parsed[text]
   if l then return l end
-  local n = {}
-  for part in string.gmatch(text, '%S+') do n[#n + 1] = tonumber(part) or false end
+  local n = { tonumber(text) }
+  for part in string.gmatch(n[1] and '' or text, '%S+') do n[#n + 1] = tonumber(part) or false end
   l = { cap = n[1], rate = n[2], backlog = n[3], failures = n[4] or BREAKER.failures, wait = n[5] or BREAKER.wait,
         longest = n[6] or BREAKER.longest, disable = n[7] }
   parsed[text] = l
