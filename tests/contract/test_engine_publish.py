@@ -173,7 +173,7 @@ def test_two_namespaces_on_one_server_do_not_meet(bound: Bound, any_server: Embe
 
 
 def test_a_plan_with_thousands_of_events_is_bound_and_published(bound: Bound) -> None:
-    engine = bound()
+    engine = bound(billing=ORDERED)
     plan = plan_of(billing=ORDERED)
     for number in range(4_500):
         plan.event(f"event.{number}", Fact)
