@@ -205,8 +205,8 @@ class TurnLoop:
         if lost:
             log.warning("%d outcomes came too late: another worker owns or has settled these tasks", lost)
         if request.slots:
-            self._backlog = answer.backlog and bool(answer.tasks)
-            self._empty_turns = 0 if answer.tasks else self._empty_turns + 1
+            self._backlog = answer.backlog
+            self._empty_turns = 0 if answer.tasks or answer.backlog else self._empty_turns + 1
         busy = bool(self._running or answer.tasks)
         self._poll_at = received + next_poll(answer, busy=busy, empty_turns=self._empty_turns)
 

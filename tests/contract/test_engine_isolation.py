@@ -177,3 +177,17 @@ def test_of_one_slot_retries_and_first_attempts_have_some_each(engine: Engine) -
         found[task.event_key.rstrip("0123456789")] += 1
         engine.settle(task)
     assert set(found) == {"retry", "first"}
+
+
+def test_members_that_have_ended_are_passed_without_a_wait(engine: Engine) -> None:
+    engine.cold = True
+    for number in range(100):
+        engine.publish(f"k{number}", ONE)
+    for number in range(100):
+        engine.cancel(engine.id_of(f"k{number}", ONE))
+    engine.publish("live", ONE)
+    answers = [engine.turn()]
+    while not answers[-1].tasks:
+        assert answers[-1].backlog
+        assert len(answers) < 10
+        answers.append(engine.turn())

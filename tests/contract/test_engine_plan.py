@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender.engine import commands
-from hookline_sender.engine.records import Retry, State
+from hookline_sender.engine.records import Dead, Retry, State
 from hookline_sender.errors import NotGranted, PlanMismatch
-from tests.support_engine import DAY, ORDERED, POLICY, Fact, Lane, plan_of
+from tests.support_engine import DAY, ORDERED, POLICY, Fact, Lane, keys_of, plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,3 +188,30 @@ def test_a_newer_concurrency_applies_to_a_destination_that_has_work(engine: Engi
     engine.publish("c", Lane("one", cap=3), plan=newer)
     engine.publish("d", Lane("one", cap=1))
     assert len(engine.claim()) == 3
+
+
+def test_limits_of_a_plan_that_was_gone_back_to_hold_again(engine: Engine) -> None:
+    newer = plan_of(billing=replace(POLICY, backoff=61.0))
+    engine.publish("a", Lane("one", cap=1))
+    engine.bind(newer)
+    engine.publish("b", Lane("one", cap=3), plan=newer)
+    engine.bind()
+    engine.publish("c", Lane("one", cap=1))
+    assert len(engine.claim()) == 1
+
+
+def test_the_order_of_a_plan_that_was_gone_back_to_holds_again(engine: Engine) -> None:
+    ordered = plan_of(billing=ORDERED)
+    engine.publish("dead")
+    engine.settle(engine.one(), Dead("http_4xx", 1, 404))
+    engine.bind(ordered, may_replace=True)
+    engine.publish("a", Lane("one", ordering="binding"), plan=ordered)
+    engine.plan = ordered
+    engine.settle(engine.one())
+    engine.plan = plan_of()
+    engine.bind(may_replace=True)
+    engine.publish("b", delay=60)
+    engine.publish("c")
+    engine.settle(engine.one())
+    engine.advance(61)
+    assert keys_of(engine.claim()) == ["b"]

@@ -242,3 +242,20 @@ def test_what_waits_behind_a_running_attempt_is_cancelled_when_its_destination_i
         engine.turn()
     assert engine.counters()["cancelled"] == 149
     assert "open" not in engine.counters()
+
+
+def test_what_is_registered_again_starts_as_if_nothing_had_failed(registry: Registry) -> None:
+    limits = "50 - - 2 60000 60000 120000"
+    registry.engine.cold = True
+    registry.register("acme", limits=limits)
+    for key in ("a", "b"):
+        registry.publish(key, limits=limits)
+        registry.engine.settle(registry.engine.one(), Dead("http_5xx", 1, 500))
+    registry.remove("acme")
+    registry.register("acme", limits=limits)
+    registry.publish("c", limits=limits)
+    registry.engine.advance(1)
+    task = registry.engine.one()
+    registry.engine.advance(130)
+    assert registry.engine.settle(task, Retry("http_5xx", 1, 500), 60) == "waiting"
+    assert registry.tenant().entries[0].disabled is None

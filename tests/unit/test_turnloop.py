@@ -42,6 +42,10 @@ class Replayed(int):
     """A number of tasks that an earlier, executed turn has claimed: handed out whatever is asked for now."""
 
 
+class Passed(int):
+    """No task, of a turn that found only what has ended before what is due."""
+
+
 class Store:
     """Answers turns from `script`: a number of tasks to hand out, or an error to raise. Then there is nothing to do."""
 
@@ -66,7 +70,8 @@ class Store:
         made = range(self._made, self._made + (step if isinstance(step, Replayed) else min(step, turn.slots)))
         self._made = made.stop
         tasks = (replace(TASK, delivery_id=f"task-{n}", revision=PLAN.revision, token=turn.token) for n in made)
-        return TurnAnswer(REDIS_MS, tuple(tasks), ("completed",) * len(turn.settled), None)
+        due, backlog = (REDIS_MS, True) if isinstance(step, Passed) else (None, False)
+        return TurnAnswer(REDIS_MS, tuple(tasks), ("completed",) * len(turn.settled), due, backlog)
 
     async def ready(self) -> None:
         if self.weak is not None:
@@ -135,6 +140,16 @@ def test_a_turn_whose_answer_was_lost_is_sent_again_before_anything_new(failure:
         assert fresh.settled == ()
 
     run(go())
+
+
+def test_what_has_ended_is_passed_at_once_however_much_it_is() -> None:
+    async def go() -> None:
+        store, work = Store(*[Passed()] * 200, 1), Work()
+        serving = asyncio.create_task((loop := loop_over(store, work)).serve())
+        await store.until(lambda: any(turn.settled for turn in store.turns))
+        await stopped(loop, serving)
+
+    run(go(), timeout=20)
 
 
 def test_outcomes_wait_for_redis_and_are_settled_when_it_is_back() -> None:

@@ -173,7 +173,7 @@ class TurnAnswer:
     tasks: tuple[ClaimedTask, ...]
     settled: tuple[str, ...]
     next_due_ms: int | None  # Redis time at which something known may next be claimed; None = nothing waits
-    backlog: bool = False  # something was due that did not fit: turn again at once when slots are free
+    backlog: bool = False  # it took or passed something, and more is due: turn again at once when slots are free
     shift_ms: int = 0  # how far `now_ms` is ahead of Redis' own clock, after that was set back
     unreadable: tuple[str, ...] = ()  # ids of tasks claimed as well, whose envelope somebody wrote over or removed
     disabled: tuple[tuple[str, str, str], ...] = ()  # binding, name, reason: get no more attempts from now on

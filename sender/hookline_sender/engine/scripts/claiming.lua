@@ -109,6 +109,7 @@ local function claim_lane(lane, quota, now, turn)
     turn.tasks[#turn.tasks + 1] = t
     d.flight = d.flight + 1
   end
+  turn.moved = turn.moved + consumed
   if consumed > 0 then call('LTRIM', key('q:' .. lane), consumed, -1) end
   spend(d, #taken, now)
   resched(d, now)

@@ -54,9 +54,11 @@ local function visit(member, limit, now)
 end
 
 local function drain_gone(limit, now)
+  local drained = 0
   for _, member in ipairs(call('ZRANGEBYSCORE', key('gone'), '-inf', now, 'LIMIT', 0, 4)) do
-    if limit <= 0 then return end
-    local done = guarded(string.sub(member, 1, 16), now, visit, member, limit, now)
-    if done then limit = limit - done else call('ZADD', key('gone'), now + 60000, member) end
+    if limit <= drained then break end
+    local done = guarded(string.sub(member, 1, 16), now, visit, member, limit - drained, now)
+    if done then drained = drained + done else call('ZADD', key('gone'), now + 60000, member) end
   end
+  return drained
 end

@@ -25,7 +25,7 @@ if revision_of(tenant) ~= revision then return { 'changed' } end
 local entry = { version = next_version(now), paused = known and known.paused or '0', lane = lane, public = ARGV[7] }
 if left_in == lane then
   call('ZREM', key('gone'), lane .. id)
-  call('HDEL', key('D:' .. lane), 'g', 'p')
+  call('HDEL', key('D:' .. lane), 'g', 'p', 'h', 'w')
 end
 call('HSET', key('dst'), id, '+' .. tenant)
 save(tenant, id, entry, ARGV[8], entry.version)

@@ -46,7 +46,7 @@ local function held(by, since)
   return tasks
 end
 
--- When something known may next be claimed, and whether something already may.
+-- When something known may next be claimed.
 local function outlook()
   local soonest = nil
   for _, set in ipairs(SETS) do
@@ -60,7 +60,7 @@ local function outlook()
   return soonest
 end
 
-local function reply(words, tasks)
+local function reply(words, tasks, moved)
   local out, bodies, seen = {}, {}, {}
   for _, t in ipairs(tasks) do
     local r, d = t.record, t.lane_state
@@ -73,20 +73,23 @@ local function reply(words, tasks)
     end
   end
   local soonest = outlook()
-  return { 'turn', now, words, out, bodies, soonest or -1, soonest and soonest <= now and 1 or 0, shift,
+  return { 'turn', now, words, out, bodies, soonest or -1, soonest and soonest <= now and moved > 0 and 1 or 0, shift,
            newly_disabled }
 end
 
 local last = replayed()
-if last then return reply(last.words, held(last.token, last.now)) end
+if last then
+  local tasks = held(last.token, last.now)
+  return reply(last.words, tasks, #tasks)
+end
 
 now, shift = keep_time(now, shift, lease)
-local turn = { token = token, lease = lease, bytes = 0, max_bytes = MAX_BYTES, bodies = {}, tasks = {},
+local turn = { token = token, lease = lease, bytes = 0, max_bytes = MAX_BYTES, bodies = {}, tasks = {}, moved = 0,
                slow_room = slow_room, coin = string.byte(token) % 2 }
 local words = settle_all(first + 1, settlements, now, worker)
 reap(SHARE, now)
 revisit(now)
-drain_gone(DRAIN, now)
+turn.moved = drain_gone(DRAIN, now)
 sweep(SWEEP, now)
 if slots > 0 then slow_room = claim_all(bindings, slots, now, turn) end
 flush_ended(function() return now end)
@@ -98,4 +101,4 @@ if #words > 0 or #turn.tasks > 0 then
   call('SET', memory, sequence .. cmsgpack.pack({ token = token, words = words, now = now }), 'PX',
     math.max(60000, lease * 4))
 end
-return reply(words, turn.tasks)
+return reply(words, turn.tasks, turn.moved)
