@@ -63,6 +63,17 @@ def test_destinations_behind_one_host_never_share_a_connection(transport: Openin
     run(go())
 
 
+def test_a_destination_that_moved_is_not_served_over_its_old_connection(transport: Opening) -> None:
+    async def go() -> None:
+        async with endpoint(status(200)) as before, endpoint(status(200)) as after, transport() as used:
+            for there in (before, after, before, after):
+                await send(there.url, transport=used, destination="acme")
+            for there in (before, after):
+                assert (len(there.requests), there.connections) == (2, 1)
+
+    run(go())
+
+
 def test_concurrent_requests_have_a_connection_each_and_keep_them(transport: Opening) -> None:
     async def go() -> None:
         async with endpoint(status(200)) as there, transport() as used:

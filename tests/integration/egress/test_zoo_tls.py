@@ -7,6 +7,7 @@ import warnings
 from functools import cache
 from typing import TYPE_CHECKING
 
+import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from hookline_sender.egress.pooled import _default_ssl_context
@@ -274,3 +275,17 @@ def test_the_default_trust_is_the_public_authorities_names_only_and_tls_1_2() ->
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert (context.hostname_checks_common_name, context.minimum_version) == (False, ssl.TLSVersion.TLSv1_2)
     assert len(context.get_ca_certs()) > 50
+
+
+def test_tls_is_set_up_once_and_asks_for_http_1_1() -> None:
+    context, server = _default_ssl_context(), serving(issue(*HERE, by=root()))
+    assert _default_ssl_context() is context  # reading the trust store takes 25-136 ms
+    server.set_alpn_protocols(["h2", "http/1.1"])
+    hello, answer = ssl.MemoryBIO(), ssl.MemoryBIO()
+    for secured in (
+        context.wrap_bio(answer, hello, server_hostname="localhost"),
+        receiving := server.wrap_bio(hello, answer, server_side=True),
+    ):
+        with pytest.raises(ssl.SSLWantReadError):
+            secured.do_handshake()
+    assert receiving.selected_alpn_protocol() == "http/1.1"
