@@ -10,6 +10,7 @@ import pytest
 
 from hookline_sender.egress import AddressPolicy, FastTransport, HttpxTransport
 from hookline_sender.egress.guard import Guard
+from hookline_sender.egress.transport import RESERVED
 from hookline_sender.engine.records import Dead, Delivered, Retry
 from tests.support import run
 from tests.support_egress import certificate, endpoint, reset, send, status
@@ -49,6 +50,20 @@ def test_a_destination_reuses_its_connection(transport: Opening) -> None:
             for _ in range(5):
                 await send(there.url, transport=used)
             assert (len(there.requests), there.connections) == (5, 1)
+
+    run(go())
+
+
+def test_a_request_has_a_host_and_a_length_and_asks_for_no_encoding(transport: Opening) -> None:
+    async def go() -> None:
+        async with endpoint(status(200)) as there, transport() as used:
+            await send(there.url, transport=used)
+            [request] = there.requests
+            assert {name: value for name, value in request.headers.items() if name.encode() in RESERVED} == {
+                "host": there.url.split("/")[2],
+                "accept-encoding": "identity",
+                "content-length": str(len(request.body)),
+            }
 
     run(go())
 
