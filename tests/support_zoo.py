@@ -11,6 +11,7 @@ import gc
 import os
 import re
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -27,7 +28,6 @@ from hookline_sender.egress import FastTransport, HttpxTransport, TransportFaile
 from hookline_sender.egress.addresses import AddressPolicy
 
 if TYPE_CHECKING:
-    import ssl
     from types import EllipsisType
 
     from hookline_sender.egress import Transport
@@ -248,7 +248,8 @@ class Zoo:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             if self.case.tls is not None:
-                sock = self.case.tls().wrap_socket(sock, server_side=True)
+                sock = secured = self.case.tls().wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+                _shake_hands(secured)
             self._behave(Peer(sock, self, number))
         except TimeoutError:
             self.troubles.append(f"connection {number} waited for {PATIENCE:g} s")
@@ -270,6 +271,18 @@ class Zoo:
             self.acted.set()
         while peer.sock.fileno() >= 0 and peer.read_request():
             peer.send(POLITE)
+
+
+def _shake_hands(secured: ssl.SSLSocket) -> None:
+    """Do the server's side, so that a refusal arrives: closing with something unread would reset the connection."""
+    try:
+        secured.do_handshake()
+    except ssl.SSLError:
+        with socket.socket(fileno=os.dup(secured.fileno())) as plain:
+            plain.settimeout(PATIENCE)
+            while plain.recv(65_536):
+                pass
+        raise
 
 
 def each_way(test: Test) -> Test:
