@@ -9,6 +9,7 @@ import pytest
 
 from hookline_sender.engine.records import Dead, Released, Retry, State
 from tests.support_engine import DAY, POLICY, Engine, Lane, keys_of, plan_of, settlements
+from tests.support_invariants import faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -274,6 +275,22 @@ def test_a_destination_with_dead_letters_takes_the_new_order_with_its_next_publi
     assert engine.claim() == ()
     engine.advance(30)
     assert end_all(engine) == ["y1", "z1"]
+
+
+def test_a_queue_is_not_watched_when_who_waited_in_it_is_redriven_in_another_order(bound: Bound) -> None:
+    engine = bound(billing=replace(AGGREGATE, on_dead="block"))
+    publish(engine, "x1")
+    publish(engine, "x2", lane=replace(ONE, deadline=50))
+    engine.advance(55)
+    engine.cancel(engine.id_of("x1", ONE))
+    engine.advance(6)
+    engine.turn(0)
+    assert state(engine, "x2") is State.FAILED
+    engine.plan = plan_of()
+    engine.bind(may_replace=True)
+    engine.redrive(engine.id_of("x2", ONE))
+    assert faults(engine) == []
+    assert end_all(engine) == ["x2"]
 
 
 def test_a_delivery_says_what_it_waits_for(ordered: Engine) -> None:

@@ -38,7 +38,9 @@ local function leave_old_place(t, r)
   if headed then
     advance(t.lane_state, t.aggregate, pid, now)
   else
-    call('LREM', key('a:' .. queue_name(lane, t.aggregate)), 1, pid)
+    local name = queue_name(lane, t.aggregate)
+    call('LREM', key('a:' .. name), 1, pid)
+    rewatch(name)
   end
 end
 
