@@ -293,6 +293,23 @@ def test_a_queue_is_not_watched_when_who_waited_in_it_is_redriven_in_another_ord
     assert end_all(engine) == ["x2"]
 
 
+def test_a_destination_that_is_held_when_its_order_comes_back_has_its_place(bound: Bound) -> None:
+    holding, strict = replace(AGGREGATE, on_dead="block"), replace(POLICY, ordering="binding")
+    engine = bound(billing=holding)
+    publish(engine, "x1")
+    engine.settle(engine.one(), DEAD)
+    engine.plan = plan_of(billing=strict)
+    engine.bind(may_replace=True)
+    publish(engine, "y1", lane=Lane("one", ordering="binding"))
+    end_all(engine)
+    engine.plan = plan_of(billing=holding)
+    engine.bind(may_replace=True)
+    publish(engine, "x2")
+    assert (faults(engine), engine.claim()) == ([], ())
+    engine.cancel(engine.id_of("x1", ONE))
+    assert end_all(engine) == ["x2"]
+
+
 def test_a_delivery_says_what_it_waits_for(ordered: Engine) -> None:
     publish(ordered, "x1", "x2", "x3", "y1")
     x1, x2, x3, y1 = (ordered.id_of(key, ONE) for key in ("x1", "x2", "x3", "y1"))

@@ -81,7 +81,7 @@ call('HSET', key('S:' .. pid), unpack(fields))
 -- How much is in flight in the lane and how much may be; nil when more than that holds it back.
 local function lane_of(i)
   local lane, limits = ARGV[i], ARGV[i + 5]
-  local state = call('HMGET', key('D:' .. lane), 'o', 'f', 'c', 'v', 'w', 'k', 'h', 'p')
+  local state = call('HMGET', key('D:' .. lane), 'o', 'f', 'c', 'v', 'w', 'k', 'h', 'p', 'm')
   -- Its deadlines are to be watched even if nobody claims. A lane that comes and goes keeps its next visit.
   if tonumber(state[1] or 0) <= 0 then call('ZADD', key('sweep'), 'LT', now + 60000, lane) end
   if not state[1] then
@@ -93,8 +93,11 @@ local function lane_of(i)
   end
   if tonumber(state[4]) < version then
     call('HSET', key('D:' .. lane), 'o', state[1] + 1, 'c', limits, 'v', version)
-    -- A plan changes the order only of what has nothing unfinished.
-    if tonumber(state[1]) <= 0 then call('HSET', key('D:' .. lane), 'm', ARGV[i + 3]) end
+    -- A plan changes the order only of what has nothing unfinished. What ended may hold a place of the order before.
+    if tonumber(state[1]) <= 0 and state[9] ~= ARGV[i + 3] then
+      call('HSET', key('D:' .. lane), 'm', ARGV[i + 3])
+      return nil
+    end
   else
     call('HINCRBY', key('D:' .. lane), 'o', 1)
     limits = state[3]
