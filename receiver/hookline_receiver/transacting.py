@@ -16,7 +16,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hookline_receiver import answers
 from hookline_receiver.errors import InvalidReceiver, LedgerUnavailable
@@ -43,12 +43,16 @@ PATIENCE: Final = 2.5  # seconds for any other step; the row's insert may wait f
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A delivery that is ours, and the way to its sender. `recording`: `complete` was called by hand."""
+    """A delivery that is ours, and the way to its sender.
+
+    `step`: the last of the transaction's steps. `recording`: `complete` was called by hand.
+    """
 
     transaction: Transaction
     said: asyncio.Future[Settled]
     work: Work | None = None
     used: bool = False
+    step: asyncio.Task[Any] | None = None
     recording: asyncio.Task[None] | None = None
 
     def open(self) -> object:
@@ -102,15 +106,34 @@ class Transacting:
     async def _guarded(self, entry: Entry, delivery: Delivery, start: Start, held: _Held) -> None:
         try:
             async with self._turns.turn(entry.key, self._terms.busy_wait) as ours:
-                if not ours:
+                if ours:
+                    await self._handled(entry, delivery, start, held)
+                else:
                     held.say(answers.busy(1.0))
-                elif await self._begun(held):
-                    await self._run(entry, delivery, start, held)
         except LedgerUnavailable:
             held.say(answers.LEDGER_DOWN)
         except Exception:
             log.exception("a delivery's transaction failed")
             held.say(answers.FAILED)
+
+    async def _handled(self, entry: Entry, delivery: Delivery, start: Start, held: _Held) -> None:
+        try:
+            if await self._begun(held):
+                await self._run(entry, delivery, start, held)
+        except asyncio.CancelledError:  # the receiver stops
+            await self._abandon(held)
+            raise
+
+    async def _abandon(self, held: _Held) -> None:
+        """Roll back when nothing uses the transaction any more, wherever it was stopped."""
+        ending: set[asyncio.Future[Any]] = {task for task in (held.step, held.recording) if task is not None}
+        if held.work is not None:
+            held.work.stop()
+            if held.transaction.threads is None:  # else the rollback's turn in the thread is behind the handler
+                ending.add(held.work.future)
+        if ending:
+            await asyncio.wait(ending)
+        await held.transaction.rollback()
 
     async def _begun(self, held: _Held) -> bool:
         """Whether the row is inserted and the sender still waits; else the transaction is over."""
@@ -136,13 +159,7 @@ class Transacting:
             await self._roll_back(held, answers.FAILED)
             return
         held.work = work
-        try:
-            in_time = await self._ended_in_time(work, held)
-        except asyncio.CancelledError:  # the receiver stops
-            work.stop()
-            if await ends(work, STOP_GRACE) and held.recording is None:
-                await self._roll_back(held, answers.OVERDUE)
-            raise
+        in_time = await self._ended_in_time(work, held)
         await self._settle(work, entry, held, in_time=in_time)
 
     async def _ended_in_time(self, work: Work, held: _Held) -> bool:
@@ -232,7 +249,7 @@ class Transacting:
         seconds: float = PATIENCE,
     ) -> T:
         """What the step returns, however late; the sender is answered `otherwise` after that many seconds."""
-        task = step if isinstance(step, asyncio.Task) else self._tasks.start(step)
+        held.step = task = step if isinstance(step, asyncio.Task) else self._tasks.start(step)
         await asyncio.wait({task}, timeout=seconds)
         if not task.done():
             held.say(otherwise)

@@ -112,7 +112,7 @@ class Lane:
 
     async def run(self, step: Callable[[], R]) -> R:
         """What the step returns. A caller that is cancelled stops waiting; the step, and what was queued, goes on."""
-        return await asyncio.wrap_future(self.threads.submit(step))
+        return await asyncio.shield(asyncio.wrap_future(self.threads.submit(step)))
 
     def leave(self) -> None:
         """Give the thread back."""

@@ -1,0 +1,150 @@
+"""A receiver that is stopped at any moment leaves no transaction open."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from hookline_receiver import Delivery
+from hookline_receiver.handlers import Work
+from hookline_receiver.handling import Terms
+from hookline_receiver.ledger.driven import Driven, Lanes, Share
+from hookline_receiver.ledger.protocol import Entry
+from hookline_receiver.transacting import Transacting
+from tests.support import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+    from contextlib import AbstractAsyncContextManager
+
+R = TypeVar("R")
+ENTRY = Entry(bytes(32), bytes(32))
+DELIVERY = Delivery("dlv_1", "order.paid", 1, 1, None, "application/json", b"{}")
+TURNS = range(30)  # of the event loop, until it is stopped; a delivery is over after fewer
+
+
+@dataclass
+class Connection:
+    """A transaction's steps, and whether one has a connection."""
+
+    session: object = None
+    open: bool = False
+
+    def connect(self) -> None:
+        self.open = True
+
+    def begin(self) -> None:
+        assert self.open
+
+    def commit(self, status: int) -> None:
+        assert status
+        self.open = False
+
+    def rollback(self) -> None:
+        self.open = False
+
+
+class Loop:
+    """Where steps run that take the loop a turn to begin and one to end."""
+
+    threads: Executor | None = None
+
+    async def run(self, step: Callable[[], R]) -> R:
+        await asyncio.sleep(0)
+        done = step()
+        await asyncio.sleep(0)
+        return done
+
+    def leave(self) -> None: ...
+
+
+class Connections:
+    """A ledger of one connection."""
+
+    def __init__(self, *, threaded: bool) -> None:
+        self.threaded, self.share = threaded, Share(1)
+        self.connection, self.lanes = Connection(), Lanes()
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        return contextlib.nullcontext()
+
+    async def find(self, entry: Entry) -> None: ...
+
+    def transaction(self, entry: Entry, deadline: float) -> Driven:
+        del entry, deadline
+        return Driven(self.connection, self.lanes.take if self.threaded else Loop, self.share)
+
+    def passes(self, error: BaseException) -> bool:
+        return isinstance(error, OSError)
+
+
+def starting(handler: Callable[[], object], delivery: Delivery, threads: Executor | None = None, /) -> Work:
+    """Start it in the transaction's thread, or a coroutine that takes a turn."""
+    del delivery
+    if threads is None:
+        turn = asyncio.ensure_future(asyncio.sleep(0))
+        return Work(turn, turn.cancel)
+    called = threads.submit(handler)
+    return Work(asyncio.wrap_future(called), called.cancel)
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+@pytest.mark.parametrize("turns", TURNS)
+def test_stopped_at_any_turn_of_the_loop_no_connection_is_kept(turns: int, *, threaded: bool) -> None:
+    async def go() -> None:
+        flow = Transacting(ledger, Terms())
+        answer = asyncio.ensure_future(flow.answer(ENTRY, DELIVERY, partial(starting, lambda: None)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await flow.stop()
+        await asyncio.wait_for(flow.ended(), 10)
+        assert not ledger.connection.open
+        (await asyncio.wait_for(ledger.share.take(), 10))()
+        await asyncio.wait({answer}, timeout=10)
+
+    ledger = Connections(threaded=threaded)
+    run(go())
+
+
+def test_a_thread_that_outlives_its_receiver_rolls_back_when_its_handler_ends() -> None:
+    async def go() -> None:
+        flow = Transacting(ledger, Terms(handler_deadline=0.01))
+        answer = asyncio.ensure_future(flow.answer(ENTRY, DELIVERY, partial(starting, held)))
+        await asyncio.to_thread(there.wait, 10)
+        await flow.stop()
+        assert ledger.connection.open
+        go_on.set()
+        await asyncio.wait_for(flow.ended(), 10)
+        await asyncio.wait({answer}, timeout=10)
+
+    def held() -> None:
+        there.set()
+        go_on.wait(10)
+
+    ledger, there, go_on = Connections(threaded=True), threading.Event(), threading.Event()
+    run(go())
+    assert not ledger.connection.open
+
+
+def test_what_was_queued_in_a_thread_is_done_though_nobody_waits_any_more() -> None:
+    async def go() -> None:
+        lane = Lanes().take()
+        first = asyncio.ensure_future(lane.run(lambda: go_on.wait(10)))
+        second = asyncio.ensure_future(lane.run(done.set))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.wait({second}, timeout=10)
+        go_on.set()
+        await first
+        await lane.run(lambda: None)
+
+    go_on, done = threading.Event(), threading.Event()
+    run(go())
+    assert done.is_set()
