@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -163,6 +164,7 @@ class Starter:
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
+        self._pid = os.getpid()
 
     def starting(self, task: Task) -> Start:
         """What starts the handler with the delivery as it was claimed."""
@@ -179,7 +181,8 @@ class Starter:
         return Work(asyncio.wrap_future(called), called.cancel)
 
     def _submit(self, call: Callable[[], object]) -> Future[object]:
-        if self._threads is None:
+        if self._threads is None or self._pid != os.getpid():  # threads do not come along when a process forks
+            self._pid = os.getpid()
             self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hookline-handler")
         try:
             return self._threads.submit(call)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from django.core.handlers.asgi import ASGIRequest
+from django.core.handlers.wsgi import WSGIRequest
 from django.db import DatabaseError, OperationalError, connections
 from django.test import RequestFactory, override_settings
 
@@ -122,13 +125,45 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_claims_nothing(shop: Dja
     assert (view(request).status_code, view(posted()).status_code, shop.effects()) == (499, 204, ["o_1"])
 
 
-def test_without_its_table_a_view_answers_503_until_somebody_migrates(request: pytest.FixtureRequest) -> None:
+def test_a_chunked_body_that_the_server_delimits_is_read() -> None:
+    request, receiver = posted(), handled_by(lambda event: None, ledger=MemoryLedger(allow_volatile=True))
+    environ = {**request.META, "CONTENT_LENGTH": "", "wsgi.input": BytesIO(request.read())}
+    answers = [
+        webhook_view(receiver)(WSGIRequest(environ)),
+        webhook_view(receiver)(WSGIRequest({**environ, "wsgi.input_terminated": True})),
+    ]
+    assert [answer.status_code for answer in answers] == [401, 204]
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+@pytest.mark.parametrize("django", [False, True])
+def test_a_process_that_is_forked_after_the_first_request_answers_too(
+    request: pytest.FixtureRequest,
+    *,
+    django: bool,
+) -> None:
+    with django_shop("django sqlite", request) as shop:
+        ledger = MemoryLedger(allow_volatile=True)
+        view = webhook_view(shop.receiver() if django else handled_by(lambda event: None, ledger=ledger))
+        assert view(posted()).status_code == 204
+        if not (child := os.fork()):
+            with contextlib.suppress(BaseException):
+                os._exit(view(posted(delivery_id="dlv_2")).status_code != 204)
+            os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        assert view(posted(delivery_id="dlv_3")).status_code == 204
+
+
+def test_without_its_table_a_view_answers_503_until_somebody_migrates(
+    request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> None:
     with shop_of("sqlite", request) as bare, database(bare) as alias:
         bare.execute("ALTER TABLE hookline_inbox RENAME TO elsewhere")
         view = webhook_view(handled_by(lambda event: None, ledger=DjangoLedger(using=alias)))
         before = view(posted())
         bare.execute("ALTER TABLE elsewhere RENAME TO hookline_inbox")
         assert (before.status_code, before["retry-after"], view(posted()).status_code) == (503, "1", 204)
+        assert "manage.py migrate" in caplog.text
 
 
 def test_opening_says_what_is_missing(request: pytest.FixtureRequest) -> None:
@@ -142,6 +177,8 @@ def test_opening_says_what_is_missing(request: pytest.FixtureRequest) -> None:
             run(go(DjangoLedger(using=alias)))
         with pytest.raises(InvalidReceiver, match="is none of settings"):
             DjangoLedger(using="nowhere")
+        with pytest.raises(InvalidReceiver, match="another one in each thread"):
+            run(go(DjangoLedger(using="default")))
 
 
 def test_a_handler_is_a_plain_function(shop: DjangoShop) -> None:

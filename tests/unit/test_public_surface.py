@@ -61,8 +61,9 @@ def order(name: str) -> tuple[bool, bool, str]:
     return (not name.isupper(), not name[0].isupper(), name)
 
 
-def without_extras(code: str) -> str:
-    with python("-c", WITHOUT_EXTRAS + code) as process:
+def without_extras(code: str, *extras: str) -> str:
+    missing = WITHOUT_EXTRAS.replace(repr(EXTRAS), repr(extras or EXTRAS))
+    with python("-c", missing + code) as process:
         said, _ = process.communicate(timeout=30)
     return said
 
@@ -144,11 +145,20 @@ def test_contracts_and_verification_need_only_the_base(names: str) -> None:
         ("hookline_receiver", "SqlLedger", "sql"),
         ("hookline_receiver", "WebhookMiddleware", "receiver"),
         ("hookline_receiver", "inbox_table", "sql"),
+        ("hookline_receiver.testing", "sign_request", "receiver"),
     ],
 )
 def test_a_missing_extra_is_named_in_the_error(package: str, name: str, extra: str) -> None:
     code = f"try:\n    from {package} import {name}\nexcept ImportError as error:\n    print(error)"
     assert f"pip install 'hookline[{extra}]'" in without_extras(code)
+
+
+def test_a_fixture_says_which_extra_it_needs() -> None:
+    said = without_extras(
+        "try:\n    import hookline_receiver.testing.fixtures\nexcept ImportError as error:\n    print(error)",
+        "sqlalchemy",
+    )
+    assert "pip install 'hookline[sql]'" in said
 
 
 def test_no_tracked_file_names_a_machine_or_a_registry() -> None:

@@ -59,6 +59,9 @@ class Portal:
         self._receiver = receiver
         self._lock = threading.Lock()
         self._pid = 0
+        self._loop: asyncio.AbstractEventLoop
+        self._opened: Opened
+        self._inherited: list[object] = []
 
     def call(self, made: Callable[[Opened], Coroutine[object, object, R]]) -> R:
         """What the coroutine returns."""
@@ -68,6 +71,9 @@ class Portal:
         return asyncio.run_coroutine_threadsafe(made(self._opened), self._loop).result()
 
     def _start(self) -> None:
+        if self._pid:  # forked: what runs belongs to the parent. Kept, since its end would be an end in this process
+            self._inherited += [self._loop, self._opened]
+            self._receiver.ledger = self._receiver.ledger  # nothing runs here yet, and nobody has a turn
         self._pid, self._loop, self._opened = os.getpid(), asyncio.new_event_loop(), Opened(self._receiver)
         threading.Thread(target=self._loop.run_forever, name="hookline-receiver", daemon=True).start()
         atexit.register(self._stop)

@@ -66,6 +66,9 @@ def check(connection: BaseDatabaseWrapper) -> None:
     if not connection.get_autocommit():
         message = "the database has AUTOCOMMIT=False: a DjangoLedger begins and ends transactions as Django does"
         raise InvalidReceiver(message)
+    if connection.settings_dict["NAME"] == ":memory:":
+        message = "this SQLite database is another one in each thread: give settings.DATABASES a file as its NAME"
+        raise InvalidReceiver(message)
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT 1 FROM {TABLE} WHERE 1 = 0")  # noqa: S608
 

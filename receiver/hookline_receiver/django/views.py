@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from django.core.handlers.asgi import ASGIRequest
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     View = Callable[[HttpRequest], HttpResponse]
     AsyncView = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+log = logging.getLogger("hookline.receiver")
 
 PIECE_BYTES: Final = 65_536
 _CLIENT_LEFT: Final = 499
@@ -83,7 +86,8 @@ async def _answer(opened: Opened, request: HttpRequest) -> HttpResponse:
     scope, receive = _scope(request), _receiving(request)
     try:
         receiver = await opened.receiver()
-    except LedgerUnavailable:
+    except LedgerUnavailable as error:
+        log.warning("the receiver does not open: %s", error)
         await answers.LEDGER_DOWN(scope, receive, send)
     else:
         await receiver(scope, receive, send)
@@ -104,10 +108,14 @@ def _scope(request: HttpRequest) -> Scope:
 
 
 def _receiving(request: HttpRequest) -> Receive:
+    read = request.read
+    if request.META.get("wsgi.input_terminated") and not request.META.get("CONTENT_LENGTH"):
+        read = request.META["wsgi.input"].read  # chunked: Django takes a body without a length for an empty one
+
     async def receive() -> Message:
         try:
             # A WSGI server's stream may wait for the client, and this is an event loop.
-            piece: Any = await asyncio.to_thread(request.read, PIECE_BYTES)
+            piece: Any = await asyncio.to_thread(read, PIECE_BYTES)
         except OSError:  # the client left in the middle
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": piece, "more_body": bool(piece)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -88,13 +89,16 @@ class Share:
 
 
 class Lanes:
-    """Threads, each for one transaction at a time."""
+    """Threads, each for one transaction at a time. A forked process has its own: the others' did not come along."""
 
     def __init__(self) -> None:
         self._idle: list[ThreadPoolExecutor] = []
+        self._pid = os.getpid()
 
     def take(self) -> Lane:
         """One that nobody uses."""
+        if self._pid != os.getpid():
+            self._pid, self._idle = os.getpid(), []
         threads = self._idle.pop() if self._idle else ThreadPoolExecutor(1, thread_name_prefix="hookline-transaction")
         return Lane(threads, self._idle)
 

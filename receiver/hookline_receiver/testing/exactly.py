@@ -8,12 +8,12 @@ import secrets
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from hookline_receiver import Receiver
 from hookline_receiver.errors import InvalidReceiver
 from hookline_receiver.inprocess import InProcess
 from hookline_receiver.ledger.memory import MemoryLedger
 from hookline_receiver.ledger.protocol import TransactionalLedger
 from hookline_receiver.queues.protocol import Queue
-from hookline_receiver.receiver import Receiver
 from hookline_receiver.testing.client import sign_request
 from hookline_receiver.testing.failing import Losses, failing
 from hookline_shared.event import DomainEvent

@@ -9,9 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import Engine, MetaData, create_engine, select
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import NullPool
+
+try:
+    from sqlalchemy import Engine, MetaData, create_engine, select
+    from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+    from sqlalchemy.pool import NullPool
+except ModuleNotFoundError as error:
+    message = "the fixture hookline_inbox needs the extra `sql`: pip install 'hookline[sql]'"
+    raise ImportError(message, name=error.name) from error
 
 from hookline_receiver.ledger.inbox import inbox_table
 from hookline_receiver.ledger.sql import SqlLedger
