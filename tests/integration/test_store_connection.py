@@ -16,6 +16,7 @@ from hookline_sender.engine import commands
 from hookline_sender.engine.records import DeliveryRecord, Published, State
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.engine.sync_store import SyncStore
+from hookline_sender.engine.wake import WakeUps
 from hookline_sender.errors import IdentityConflict, RedisUnavailable, UnknownDelivery
 from hookline_shared.errors import HooklineError
 from tests.support import eventually, python, run, server
@@ -85,6 +86,7 @@ sys.modules["hiredis"] = None
 from hookline_sender import Deployment, RedisUnavailable
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.engine.sync_store import SyncStore
+from hookline_sender.engine.wake import WakeUps
 deployment = Deployment(sys.argv[1], namespace="shop", durability="asserted")
 for connect in (SyncStore.connect, lambda to: asyncio.run(RedisStore.connect(to))):
     try:
@@ -334,6 +336,24 @@ def test_a_waiting_worker_is_woken_by_a_publication(builder: Engine, any_server:
             return time.monotonic() - begun
 
     assert run(go()) < 5
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_wait_that_is_cancelled_as_the_wake_up_comes_is_cancelled(redis_url: str, turns: int) -> None:
+    async def go() -> bool:
+        wake_ups = WakeUps(redis_url, "nobody")
+        waiting = asyncio.create_task(wake_ups.wait(20))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        wake_ups._woken.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        cancelled = waiting.cancel()
+        await asyncio.wait([waiting])
+        await wake_ups.aclose()
+        return waiting.cancelled() == cancelled  # it may have ended before
+
+    assert run(go())
 
 
 def test_a_wait_ends_by_itself_also_while_the_server_is_away(namespace: str) -> None:

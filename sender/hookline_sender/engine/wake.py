@@ -30,8 +30,10 @@ class WakeUps:
         """Return at the next wake-up, at one that came since the last wait, or after `timeout` seconds."""
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen(), name="hookline-wake-ups")
+        # Not wait_for: before Python 3.12 it forgets a cancellation that comes together with the wake-up.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._woken.wait()
         self._woken.clear()
 
     async def aclose(self) -> None:
