@@ -160,13 +160,13 @@ class UnknownDestination(HooklineError):
 
 
 class DestinationBusy(HooklineError):
-    """The id was removed and tasks of it are still being cancelled or delivered."""
+    """The id was removed, and `tasks` of it have not ended yet; 0: dead letters of an earlier time are left."""
 
     def __init__(self, id: str, tasks: int) -> None:  # noqa: A002 - the public name
-        super().__init__(
-            f"destination {id!r} was removed and still has {tasks} tasks: register it again when workers have ended "
-            "them, or register another id"
-        )
+        left = f"{tasks} tasks: register it again when workers have ended them"
+        if not tasks:
+            left = "dead letters of this webhook, which it left for another: wait until they have expired"
+        super().__init__(f"destination {id!r} was removed and still has {left}, or register another id")
         self.id, self.tasks = id, tasks
 
 

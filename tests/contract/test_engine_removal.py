@@ -259,3 +259,17 @@ def test_what_is_registered_again_starts_as_if_nothing_had_failed(registry: Regi
     registry.engine.advance(130)
     assert registry.engine.settle(task, Retry("http_5xx", 1, 500), 60) == "waiting"
     assert registry.tenant().entries[0].disabled is None
+
+
+def test_a_webhook_that_an_id_comes_back_to_is_busy_while_dead_letters_of_it_are_left(bound: Bound) -> None:
+    engine = bound(billing=POLICY, audit=POLICY)
+    registry = Registry(engine)
+    registry.register("acme")
+    registry.publish("a")
+    engine.settle(engine.one(), FAILED)
+    registry.remove("acme")
+    registry.register("acme", binding="audit")
+    registry.remove("acme")
+    for tenant in ("", "other"):
+        with pytest.raises(DestinationBusy, match="dead letters"):
+            registry.register("acme", tenant)

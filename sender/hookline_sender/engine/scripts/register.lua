@@ -17,6 +17,8 @@ end
 
 local known = owner and not left_in and entry_of(tenant, id)
 if known and known.lane ~= lane then return { 'webhook' } end
+-- It was of another webhook in between, and whose the dead letters are that it left here is known no more.
+if left_in ~= lane and call('HGET', key('D:' .. lane), 'g') == '1' then return { 'busy', 0 } end
 if known and known.public == ARGV[7] and call('HGET', key('reg:' .. tenant), 's' .. id) == ARGV[8] then
   return { 'registered', known.version, known.paused }
 end
