@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import event, insert, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
 from hookline_receiver import InvalidReceiver, Receiver
 from tests.support_receiver import Order, nothing, receiver
@@ -44,6 +44,16 @@ def test_a_handler_that_ends_the_transaction_itself_has_failed(shop: Shop, end: 
     first, retry = shop.deliver(shop.receiver([end, write_again]), REQUEST, REQUEST)
     assert (first.status, retry.status, replayed(retry)) == (500, 204, False)
     assert (shop.effects(), shop.rows()) == (["o_1"], [204])
+
+
+def test_a_session_that_outlives_its_delivery_begins_no_other_transaction(shop: Shop) -> None:
+    def keep(session: Session) -> None:
+        sessions.append(session)
+
+    sessions: list[Session] = []
+    assert shop.deliver(shop.receiver([keep]), REQUEST)[0].status == 204
+    with pytest.raises(InvalidRequestError, match="permanently closed"):
+        sessions[0].connection()
 
 
 def test_a_failed_statement_that_a_handler_overlooks_is_no_success(postgres_shop: Shop) -> None:

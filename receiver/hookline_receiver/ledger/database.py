@@ -93,9 +93,9 @@ class Database:
     def transaction(self, rows: Rows, entry: Entry, deadline: float) -> Driven:
         """A new transaction for the delivery, whose handler is stopped after `deadline` seconds."""
         if isinstance(self._engine, Engine):
-            session = ReceiverSession(self._engine, expire_on_commit=False)
+            session = ReceiverSession(self._engine)
             return Driven(SqlUnit(rows, session, entry, deadline), self._lanes.take, self._share)
-        given = AsyncSession(self._engine, expire_on_commit=False, sync_session_class=ReceiverSession)
+        given = AsyncSession(self._engine, sync_session_class=ReceiverSession)
         return Driven(SqlUnit(rows, given, entry, deadline), partial(OnLoop, given), self._share)
 
     async def _run(self, statements: Callable[[Connection], R]) -> R:

@@ -39,6 +39,10 @@ HANDLED: Final = 204  # what a row says until its transaction knows better
 LOCK_TIMEOUT: Final = 2.0  # seconds that a statement waits for another transaction's lock
 IDLE_GRACE: Final = 5.0  # seconds beyond the handler's deadline after which PostgreSQL ends an idle transaction
 BUSY_PAUSE: Final = 1.0  # seconds after which a copy of a running delivery may come again
+ENDED: Final = (
+    "the handler ended the delivery's transaction: raise to roll it back, and use session.begin_nested() "
+    "around what may fail"
+)
 
 
 def inbox_table(metadata: MetaData, name: str = "hookline_inbox") -> Table:
@@ -94,11 +98,7 @@ class Inbox:
             changed = update(self.table).where(self.table.c.key == entry.key).values(status=status)
             there = connection.execute(changed).rowcount == 1
         if not there:
-            message = (
-                "the handler ended the delivery's transaction: raise to roll it back, and use session.begin_nested() "
-                "around what may fail"
-            )
-            raise InvalidReceiver(message)
+            raise InvalidReceiver(ENDED)
 
     def prune(self, connection: Connection, retention: float, batch: int) -> int:
         """Delete at most `batch` rows older than `retention` seconds, by the database's clock; how many."""

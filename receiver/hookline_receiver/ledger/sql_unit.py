@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, InvalidRequestError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from hookline_receiver.errors import InvalidReceiver
+from hookline_receiver.ledger.inbox import ENDED
 from hookline_receiver.ledger.passing import driver_error_passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Engine
 
     from hookline_receiver.ledger.protocol import Busy, Conflict, Done, Entry
 
@@ -26,7 +27,13 @@ log = logging.getLogger("hookline.receiver")
 
 
 class ReceiverSession(Session):
-    """A session that its user does not commit."""
+    """A session that its user does not commit, and cannot use when it was closed.
+
+    Whatever a handler left running would begin another transaction with it, which nobody ends.
+    """
+
+    def __init__(self, bind: Engine, **options: Any) -> None:  # noqa: ANN401 - as AsyncSession calls it
+        super().__init__(bind, **options, expire_on_commit=False, close_resets_only=False)
 
     def commit(self) -> None:
         """Raise InvalidReceiver: a commit of one's own would leave the rest of the handler out."""
@@ -70,7 +77,11 @@ class SqlUnit:
 
     def commit(self, status: int) -> None:
         """Record the status and commit."""
-        self._rows.record(self._plain.connection(), self._entry, status)
+        try:
+            connection = self._plain.connection()
+        except InvalidRequestError as error:
+            raise InvalidReceiver(ENDED) from error
+        self._rows.record(connection, self._entry, status)
         self._plain.commit_for_the_receiver()
         self._plain.close()
 

@@ -12,7 +12,7 @@ from sqlalchemy import MetaData
 from hookline_receiver import answers
 from hookline_receiver.errors import InvalidReceiver
 from hookline_receiver.ledger.database import CONNECTIONS, Database
-from hookline_receiver.ledger.inbox import begin_writing
+from hookline_receiver.ledger.inbox import ENDED, begin_writing
 from hookline_receiver.ledger.protocol import MAX_ROWS, RETENTION, Busy, Full
 from hookline_receiver.ledger.pruning import PRUNE_BATCH
 from hookline_receiver.ledger.sql_unit import passes
@@ -176,11 +176,7 @@ class _AttemptRows:
         """See that it is still done. Raises InvalidReceiver when the handler ended the transaction."""
         del entry, status
         if not self._rows.end(connection, self._taken):
-            message = (
-                "the handler ended the delivery's transaction: raise to roll it back, and use session.begin_nested() "
-                "around what may fail"
-            )
-            raise InvalidReceiver(message)
+            raise InvalidReceiver(ENDED)
 
 
 class TakenTransactions:
