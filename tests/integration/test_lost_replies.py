@@ -25,6 +25,7 @@ from hookline_sender.engine.records import (
     TurnAnswer,
 )
 from hookline_sender.engine.registry import Draft, Lookup, Resealing
+from hookline_sender.engine.standing import Standing, standing
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.errors import RedisUnavailable
 from tests.support import run
@@ -175,10 +176,15 @@ def reseal(engine: Engine) -> Command[Any]:
     return registry.reseal(engine.layout, changes)
 
 
+def stands(engine: Engine) -> Command[Any]:
+    dead_letter(engine)
+    return standing(engine.layout, Lane("billing").id, "billing")
+
+
 OUTCOMES: dict[str, Outcome] = {"ok": OK, "retry": Retry("http_5xx", 1, 500), "dead": FAILED, "release": Released()}
 _PLAIN: tuple[Prepared, ...] = (
     *(publish, claim, reap, purge, cancel, cancel_running, redrive, inspect, list_, bind, policies),
-    *(register, configure, remove, pause, resume, tenant, lookup, walk, reseal),
+    *(register, configure, remove, pause, resume, tenant, lookup, walk, reseal, stands),
 )
 PREPARED: dict[str, Prepared] = {getattr(each, "__name__", ""): each for each in _PLAIN} | {
     f"settle {word}": settling(outcome) for word, outcome in OUTCOMES.items()
@@ -219,7 +225,7 @@ def timeless(answer: Any) -> Any:
             tasks = [replace(task, claimed_at_ms=0) for task in answer.tasks]
             ordered = tuple(sorted(tasks, key=lambda task: task.delivery_id))
             return replace(answer, now_ms=0, tasks=ordered, next_due_ms=None)
-        case DeliveryRecord() | ListPage():
+        case DeliveryRecord() | ListPage() | Standing():
             return replace(answer, now_ms=0)
         case Lookup():
             return replace(answer, now_ms=0, stamp_ms=0)
