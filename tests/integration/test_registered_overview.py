@@ -109,7 +109,8 @@ def test_one_that_stopped_by_itself_says_why(redis_url: str, namespace: str) -> 
             await shop.destinations.register(destination(url=endpoint.url))
             await shop.sell(1)
             async with shop.worker().background():
-                await until(shop.destinations.overview, lambda page: page.destinations[0].disabled == "gone")
+                page = await until(shop.destinations.overview, lambda page: page.destinations[0].disabled is not None)
+            assert [each.disabled for each in page.destinations] == ["gone"]
 
     run(go())
 

@@ -148,6 +148,7 @@ def test_what_has_ended_is_passed_at_once_however_much_it_is() -> None:
         serving = asyncio.create_task((loop := loop_over(store, work)).serve())
         await store.until(lambda: any(turn.settled for turn in store.turns))
         await stopped(loop, serving)
+        assert len(store.turns) > 200
 
     run(go(), timeout=20)
 
