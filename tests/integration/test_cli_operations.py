@@ -153,3 +153,19 @@ def test_a_warning_is_a_sentence_on_stderr(shell: Shell) -> None:
     assert status == 0
     assert err.startswith("hookline: warning: ")
     assert "ledger_horizon" in err
+
+
+def test_a_destination_that_is_gone_is_shown_and_resumed(shell: Shell) -> None:
+    shell.dead_letter(why=Dead("gone", 3, 410))
+    status, out, _ = shell.run("health", "billing")
+    assert (status, out.splitlines()[0], "dead letters: 1" in out) == (0, "deliveries:   disabled (gone)", True)
+    assert shell.json("health", "billing", "--destination", "billing")["disabled"] == "gone"
+    status, out, _ = shell.run("resume", "billing")
+    assert (status, out) == (0, "billing has its deliveries again, one at a time until it succeeds\n")
+    shown = shell.json("health", "billing")
+    assert (shown["disabled"], shown["dead"]) == (None, 1)
+
+
+def test_resuming_needs_the_grant(shell: Shell) -> None:
+    status, _, err = shell.run("resume", "billing", HOOKLINE_GRANTS="")
+    assert (status, 'add "recover:webhook:billing" to grants' in err) == (1, True)

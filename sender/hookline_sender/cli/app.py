@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hookline_sender.cli import standing
 from hookline_sender.cli.demo import Scale, run_demo
 from hookline_sender.cli.demo_report import show
 from hookline_sender.cli.dev import WithCommand, run_dev
@@ -162,6 +163,7 @@ def demo(
 
 
 add_to(app)
+standing.add_to(app)
 add_registry_to(app)
 
 

@@ -52,7 +52,7 @@ def inspect(
     delivery_id: Delivery, plan: PlanArgument = "", *, deployment: DeploymentFile = None, json: AsJson = False
 ) -> None:
     """Show one delivery: its state, its attempts and its redrives. Never its payload."""
-    record = _operated(plan, deployment, lambda operator: operator.inspect(delivery_id))
+    record = operated(plan, deployment, lambda operator: operator.inspect(delivery_id))
     typer.echo(dumped(as_json(record)) if json else details(record))
 
 
@@ -75,7 +75,7 @@ def list_(
     if dead and state != "failed":
         raise typer.BadParameter(f"--dead is the same as --state failed: leave out it or --state {state}")
     bounds = {"since": _moment("--since", since), "until": _moment("--until", until)}
-    found = _operated(
+    found = operated(
         plan,
         deployment,
         lambda operator: operator.list(
@@ -98,7 +98,7 @@ def cancel(
 
     A pending one is cancelled at once; one in progress unless its attempt succeeds; an ended one stays as it is.
     """
-    done = _operated(plan, deployment, lambda operator: operator.cancel(delivery_id))
+    done = operated(plan, deployment, lambda operator: operator.cancel(delivery_id))
     typer.echo(dumped(as_json(done)) if json else cancelled(done))
 
 
@@ -116,7 +116,7 @@ def redrive(
     json: AsJson = False,
 ) -> None:
     """Deliver a dead letter again, with the same id and bytes. Needs the grant recover:webhook:NAME."""
-    done = _operated(
+    done = operated(
         plan,
         deployment,
         lambda operator: operator.redrive(delivery_id, request_id or None, accept_repeat=accept_repeat),
@@ -137,7 +137,7 @@ def told_in(file: Path | None) -> Deployment | None:
     return None if file is None else Deployment.from_file(file)
 
 
-def _operated(plan: str, file: Path | None, act: Callable[[Operator], Awaitable[R]]) -> R:
+def operated(plan: str, file: Path | None, act: Callable[[Operator], Awaitable[R]]) -> R:
     """What `act` gives with an operator of the named plan; warnings and errors become sentences on stderr."""
     with told(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -33,23 +33,23 @@ def details(record: DeliveryRecord) -> str:
         ("published as", plain(record.event_key)),
         ("tenant", plain(record.tenant)),
         ("destination", where),
-        ("published", _time(record.created_ms)),
-        ("due", _time(record.due_ms) if record.state in (State.ACCEPTED, State.WAITING) else ""),
+        ("published", time_of(record.created_ms)),
+        ("due", time_of(record.due_ms) if record.state in (State.ACCEPTED, State.WAITING) else ""),
         ("blocked by", record.blocked_by),
-        ("deadline", _time(record.deadline_ms) if record.state < State.COMPLETED else ""),
-        ("failed", _time(record.failed_at_ms)),
+        ("deadline", time_of(record.deadline_ms) if record.state < State.COMPLETED else ""),
+        ("failed", time_of(record.failed_at_ms)),
         ("attempts", str(record.attempts)),
         ("last result", f"{record.code} {record.status or ''}".strip()),
         ("fault of", {"customer": "the destination", "system": "the sending side", None: ""}[record.failure_class]),
         ("redirect to", record.history[-1].location if record.history else ""),
         ("traceparent", record.traceparent),
     ]
-    lines = [f"{name + ':':<14}{text}" for name, text in facts if text]
+    lines = [lines_of(facts)]
     if record.history:
         head = ("ATTEMPT", "WHEN", "RESULT", "STATUS", "TOOK", "WORKER")
         lines += ["", *aligned([head, *map(_tried, record.history)])]
     if record.recoveries:
-        redrives = [(each.request_id, _time(each.at_ms), each.code) for each in record.recoveries]
+        redrives = [(each.request_id, time_of(each.at_ms), each.code) for each in record.recoveries]
         lines += ["", *aligned([("REDRIVE", "WHEN", "HAD FAILED WITH"), *redrives])]
     return "\n".join(lines)
 
@@ -76,11 +76,11 @@ def redriven(done: Redrive) -> str:
     """What became of a redrive, in a sentence."""
     if done.at_ms is None:
         return f"{done.delivery_id} is no dead letter but {done.state.word}: nothing was changed"
-    return f"{done.delivery_id} was put back in its queue at {_time(done.at_ms)} (request {done.request_id})"
+    return f"{done.delivery_id} was put back in its queue at {time_of(done.at_ms)} (request {done.request_id})"
 
 
 def _row(each: ListedDelivery) -> tuple[str, ...]:
-    when = _time(each.at_ms if each.at_ms is not None else each.created_ms)
+    when = time_of(each.at_ms if each.at_ms is not None else each.created_ms)
     status = str(each.status or "")
     key, tries = plain(each.event_key), str(each.attempts)
     return (each.delivery_id, each.state.word, when, each.event, each.destination, tries, each.code, status, key)
@@ -88,7 +88,7 @@ def _row(each: ListedDelivery) -> tuple[str, ...]:
 
 def _tried(attempt: Attempt) -> tuple[str, ...]:
     result, took = attempt.code or "delivered", f"{attempt.duration_ms} ms"
-    return (str(attempt.number), _time(attempt.at_ms), result, str(attempt.status or ""), took, attempt.worker)
+    return (str(attempt.number), time_of(attempt.at_ms), result, str(attempt.status or ""), took, attempt.worker)
 
 
 def _to_be_cancelled(record: DeliveryRecord) -> bool:
@@ -100,7 +100,13 @@ def plain(text: str) -> str:
     return text if text.isprintable() else ascii(text)
 
 
-def _time(ms: int | None) -> str:
+def lines_of(facts: Iterable[tuple[str, str]]) -> str:
+    """A line for each fact that has a text."""
+    return "\n".join(f"{name + ':':<14}{text}" for name, text in facts if text)
+
+
+def time_of(ms: int | None) -> str:
+    """A moment in UTC, nothing for None."""
     if ms is None:
         return ""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
