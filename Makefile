@@ -21,9 +21,9 @@ help:
 demo: $(VENV)/.base
 	$(BIN)/hookline demo
 
-# Most tests wait for sockets and fsync, so workers pay even beyond the cores; more than four only fight for the disk.
+# Most tests wait for sockets and fsync, so four workers pay also on two cores; more only fight for the disk.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --cov --cov-report=term $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 4 --cov --cov-report=term $(PYTEST_ARGS)
 
 check: $(VENV)/.check
 	$(BIN)/ruff format --check $(SOURCES)

@@ -14,6 +14,7 @@ from tests.support_crash import PARCEL_SENT, ROUNDS, Parcel, crash_deployment, c
 from tests.support_crash_worker import stop, worker_process
 from tests.support_engine import Engine
 from tests.support_invariants import faults
+from tests.support_sender import widened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,8 @@ PLAN = crash_plan(ordering="aggregate")
 
 
 async def publish_all(redis_url: str, namespace: str) -> None:
-    """Parcels 0, 1, 2, … about the aggregates 0 to 7 in turn."""
+    """Parcels 0, 1, 2, … about the aggregates 0 to 7 in turn. As many as the plan allows may be in flight at once."""
+    await widened(crash_deployment(redis_url, namespace), "depot")
     parcels = [
         Publish(PARCEL_SENT, Parcel(number=number), id=f"parcel-{number}", aggregate=(str(number % AGGREGATES), number))
         for number in range(AGGREGATES * EACH)

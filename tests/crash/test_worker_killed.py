@@ -52,11 +52,11 @@ def test_an_idle_worker_takes_over_from_a_killed_one_without_any_traffic(
     endpoint.held.add("killed")
     namespace = engine.layout.namespace
     with worker_process(redis_url, namespace, depot_at(endpoint.url("killed"))) as killed:
-        (delivery_id,) = run(publish_parcels(redis_url, namespace, range(1)))
+        (delivery_id,) = run(publish_parcels(redis_url, namespace, range(1), timeout=6.0))
         eventually(lambda: endpoint.of("killed"))
         with worker_process(redis_url, namespace, depot_at(endpoint.url("idle"))):
             kill(killed)
-            eventually(lambda: engine.inspect(delivery_id).state is State.COMPLETED)
+            eventually(lambda: engine.inspect(delivery_id).state is State.COMPLETED, limit=20)
     assert len(endpoint.of("idle")) == 1
     history = engine.inspect(delivery_id).history
     assert [(each.number, each.code) for each in history] == [(1, "worker_lost"), (2, "")]
