@@ -10,6 +10,7 @@ from hypothesis import strategies as some
 from starlette.datastructures import Headers
 
 from hookline_receiver import Delivery, InvalidReceiver, Refused, SigningKey, verify
+from hookline_receiver.testing import sign_request
 from hookline_shared.errors import InvalidSigningKey
 from hookline_shared.signature import sign
 from tests.support_receiver import KEY, NOW_MS, signed
@@ -144,3 +145,25 @@ def test_a_refusal_shows_its_reason_and_no_header() -> None:
 
 def test_a_deliverys_repr_shows_no_body() -> None:
     assert "payload-text" not in repr(checked(*signed(b"payload-text")))
+
+
+def test_a_tolerance_of_nothing_takes_the_very_millisecond_only() -> None:
+    headers, body = signed()
+    assert checked(headers, body, tolerance=0.0).body == body
+    with pytest.raises(Refused, match=r"stale.*\+0\.0 s, the tolerance is 0 s"):
+        checked(headers, body, tolerance=0.0, now_ms=NOW_MS + 1)
+    with pytest.raises(Refused, match=r"the tolerance is 0\.5 s"):
+        checked(headers, body, tolerance=0.5, now_ms=NOW_MS + 501)
+
+
+def test_the_content_type_is_its_own_headers_and_no_others() -> None:
+    headers, body = signed()
+    headers = [(b"accept", b"text/html"), (b"Content-Type", b"application/json"), *headers[1:], (b"x-z", b"text/plain")]
+    assert checked(headers, body).content_type == "application/json"
+
+
+def test_a_refusal_counts_the_signatures_of_both_kinds() -> None:
+    signed_with = [SigningKey.generate(), SigningKey.generate_ed25519()]
+    headers, body = sign_request("order.paid", b"{}", key=signed_with, now_ms=NOW_MS, scheme="standard-webhooks")
+    with pytest.raises(Refused, match=r"no_matching_signature \(1 key, 2 signatures, 2 bytes\)"):
+        verify(headers, body, keys=SigningKey.generate(), now_ms=NOW_MS, scheme="standard-webhooks")
