@@ -347,7 +347,7 @@ def observe(case: Case, transport: str, loop: str) -> Expect:
         if make is not None:
             make()  # once, before anything counts or has to answer in time
     with no_descriptor_left(), Zoo(case) as zoo:
-        observed = on_loop(loop, lambda: _observe(zoo, transport, expected))
+        observed: Expect = on_loop(loop, lambda: _observe(zoo, transport, expected))
     assert zoo.troubles == []
     return observed
 
