@@ -10,7 +10,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Column, Engine, MetaData, String, Table, create_engine, insert, select, text
+from psycopg.pq import TransactionStatus
+from sqlalchemy import Column, Engine, MetaData, String, Table, create_engine, event, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from hookline_receiver import Delivery, SqlLedger, inbox_table
@@ -230,10 +231,16 @@ def shop_at(driver: str, url: str, **options: Any) -> Generator[Shop]:
     """A shop in the empty database at `url`."""
     observer, address = create_engine(url, pool_pre_ping=True), url.partition(":")[2]
     METADATA.create_all(observer)
-    engine = engine_of(driver, address, **options)
+    engine, made = engine_of(driver, address, **options), list[Any]()
+    if isinstance(engine, Engine) and "psycopg" in driver:  # an AsyncEngine is disposed of in its loop, by `run`
+        event.listen(engine, "connect", lambda connection, _: made.append(connection))
     try:
         yield Shop(address, engine, observer)
     finally:
         observer.dispose()
-        if isinstance(engine, Engine):  # an AsyncEngine is disposed of in its loop, by `run`
+        if isinstance(engine, Engine):
             engine.dispose()
+        # What a thread gave back after its pool was disposed of is in no pool any more, and psycopg warns when it goes.
+        for connection in made:
+            if connection.info.transaction_status == TransactionStatus.IDLE:
+                connection.close()
