@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hookline_sender.publication import Publication
 
 CALLERS: Final = 50  # publish calls at once
-LIMIT: Final = 30.0  # seconds for each part of the demo
+LIMIT: Final = 90.0  # seconds for each part of the demo
 PAUSE: Final = 0.05  # seconds between two looks at how things stand
 NEEDED: Final = ("uvicorn", "starlette")
 WORKER: Final = ("-m", "hookline_sender.cli", "worker", "hookline_sender.cli.demo_worker:worker")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import BaseModel
 
 from hookline_sender.deployment import Deployment, default_ref
+from hookline_sender.limits import Breaker
 from hookline_sender.plan import Plan
 from hookline_sender.policy import DeliveryPolicy
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 LEASE: Final = 3.0  # seconds; the shorter, the sooner a killed worker's tasks go to another
 # The first retry comes after a fifth of a second, and all 16 attempts are nevertheless spread over more than an hour.
 POLICY: Final = DeliveryPolicy(backoff=0.2, timeout=1.5)
+
+BREAKER: Final = Breaker(wait=0.2, longest_wait=1.0)  # FLAKY opens it, and nobody wants to watch the usual ten seconds
 
 GOOD: Final = "warehouse"  # handles everything
 FLAKY: Final = "billing"  # answers 500 at first
@@ -36,7 +39,7 @@ class OrderPaid(BaseModel):
 plan = Plan("demo")
 order_paid = plan.event("order.paid", OrderPaid)
 for name in (GOOD, FLAKY, GONE):
-    plan.webhook(name, order_paid, policy=POLICY)
+    plan.webhook(name, order_paid, policy=POLICY, breaker=BREAKER)
 
 
 def environment(redis_url: str, receiver_url: str, keys: Mapping[str, SigningKey]) -> dict[str, str]:
