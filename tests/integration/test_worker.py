@@ -175,7 +175,7 @@ def test_a_destination_that_is_configured_later_gets_its_events(redis_url: str, 
         ):
             await until(lambda: tasks.of(delivery_id), lambda record: record.code == "misconfigured")
             environ.update(environ_of(billing=billing.url))
-            await billing.received(1)
+            assert len(await billing.received(1)) == 1
 
     run(go())
 

@@ -66,7 +66,7 @@ def test_a_worker_waits_for_a_redis_that_is_not_there_yet(namespace: str) -> Non
             Worker(plan, deployment, environ=environ_of(billing=billing.url)).background(),
         ):
             redis.restart()
-            await billing.received(1)
+            assert len(await billing.received(1)) == 1
 
     with server() as redis:
         run(go(redis))

@@ -183,7 +183,7 @@ def test_a_missing_grant_says_which_line_to_add(grants: set[str]) -> None:
 @given(st.text(max_size=60))
 def test_any_text_as_a_grant_is_taken_or_refused(text: str) -> None:
     with contextlib.suppress(InvalidDeployment):
-        Deployment(SECRET, namespace="shop", grants=frozenset({text}))
+        assert Deployment(SECRET, namespace="shop", grants=frozenset({text})).grants == {text}
 
 
 def test_durations_are_given_in_milliseconds_too() -> None:

@@ -105,7 +105,7 @@ def test_a_policy_that_a_deploy_outlasts_warns(short: dict[str, float]) -> None:
 def test_two_minutes_of_backoff_do_not_warn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        DeliveryPolicy(attempts=2, backoff=120.0)
+        assert DeliveryPolicy(attempts=2, backoff=120.0).backoff == 120.0
 
 
 def test_a_stored_policy_comes_back_equal_and_silent() -> None:
