@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +18,9 @@ from django.core.handlers.asgi import ASGIRequest
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import DatabaseError, OperationalError, connections
 from django.test import RequestFactory, override_settings
+from redis import Redis
 
-from hookline_receiver import InvalidReceiver, LedgerUnavailable, MemoryLedger, SigningKey
+from hookline_receiver import InvalidReceiver, LedgerUnavailable, MemoryLedger, RedisLedger, SigningKey
 from hookline_receiver.django import DjangoLedger, webhook_view
 from hookline_receiver.testing import sign_request
 from tests.support import python, run
@@ -27,7 +29,7 @@ from tests.support_receiver import handled_by, signed
 from tests.support_sql import Hold, shop_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from django.http import HttpRequest, HttpResponse
 
@@ -135,23 +137,59 @@ def test_a_chunked_body_that_the_server_delimits_is_read() -> None:
     assert [answer.status_code for answer in answers] == [401, 204]
 
 
+class SlowToOpen(MemoryLedger):
+    """A ledger that opens when it is told."""
+
+    open = False
+    may_open: asyncio.Event
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        await self.may_open.wait()
+        self.open = True
+        yield
+        self.open = False
+
+
+def test_requests_wait_until_the_receiver_is_open_whoever_leaves_meanwhile() -> None:
+    async def go() -> None:
+        ledger.may_open = asyncio.Event()
+        requests = [asyncio.ensure_future(view(posted())) for _ in range(2)]
+        await asyncio.sleep(0)
+        requests[0].cancel()
+        await asyncio.wait({requests[0]})
+        ledger.may_open.set()
+        assert (await requests[1]).status_code == 204
+        assert (seen, ledger.open) == ([True], True)
+
+    async def handler(event: Any) -> None:
+        seen.append(ledger.open)
+
+    ledger, seen = SlowToOpen(allow_volatile=True), list[bool]()
+    view = webhook_view(handled_by(handler, ledger=ledger), asynchronous=True)
+    run(go())
+
+
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-@pytest.mark.parametrize("django", [False, True])
-def test_a_process_that_is_forked_after_the_first_request_answers_too(
-    request: pytest.FixtureRequest,
-    *,
-    django: bool,
+@pytest.mark.parametrize("kind", ["memory", "redis", "django"])
+def test_a_process_that_is_forked_after_the_first_request_answers_too_and_leaves_its_parent_alone(
+    request: pytest.FixtureRequest, redis_url: str, namespace: str, kind: str
 ) -> None:
-    with django_shop("django sqlite", request) as shop:
-        ledger = MemoryLedger(allow_volatile=True)
-        view = webhook_view(shop.receiver() if django else handled_by(lambda event: None, ledger=ledger))
+    with django_shop("django sqlite", request) as shop, Redis.from_url(redis_url) as observer:
+        ledgers = {"memory": MemoryLedger(allow_volatile=True), "redis": RedisLedger(redis_url, namespace=namespace)}
+        view = webhook_view(handled_by(lambda event: None, ledger=ledgers.get(kind) or shop.ledger()))
         assert view(posted()).status_code == 204
         if not (child := os.fork()):
             with contextlib.suppress(BaseException):
-                os._exit(view(posted(delivery_id="dlv_2")).status_code != 204)
+                failed = view(posted(delivery_id="dlv_2")).status_code != 204
+                gc.collect()
+                os._exit(failed)
             os._exit(2)
         assert os.waitpid(child, 0)[1] == 0
+        made: Any = observer.info("stats")
         assert view(posted(delivery_id="dlv_3")).status_code == 204
+        now: Any = observer.info("stats")
+        assert now["total_connections_received"] == made["total_connections_received"]
 
 
 def test_without_its_table_a_view_answers_503_until_somebody_migrates(
@@ -225,16 +263,16 @@ def test_only_what_the_database_may_answer_otherwise_next_time_is_retried(shop: 
     assert not ledger.passes(ValueError("x"))
 
 
-def test_handlers_of_one_view_use_no_more_connections_than_the_ledger_has(request: pytest.FixtureRequest) -> None:
+def test_handlers_of_all_views_use_no_more_connections_than_their_ledger_has(request: pytest.FixtureRequest) -> None:
     with django_shop("django postgresql", request) as shop, ThreadPoolExecutor(6) as threads:
-        holds = [Hold() for _ in range(2)]
-        view = webhook_view(shop.receiver(*[[hold] for hold in holds], ledger=shop.ledger(connections=2)))
-        running = [threads.submit(view, posted(delivery_id=f"dlv_{n}")) for n in range(2)]
+        holds, ledger = [Hold() for _ in range(2)], shop.ledger(connections=2)
+        views = [webhook_view(shop.receiver([hold], ledger=ledger)) for hold in holds]
+        running = [threads.submit(view, posted(delivery_id=f"dlv_{n}")) for n, view in enumerate(views)]
         assert all(hold.there.wait(10) for hold in holds)
-        refused = view(posted(delivery_id="dlv_9"))
+        refused = [view(posted(delivery_id="dlv_9")).status_code for view in views]
         for hold in holds:
             hold.go_on.set()
-        assert (refused.status_code, [each.result().status_code for each in running]) == (503, [204, 204])
+        assert (refused, [each.result().status_code for each in running]) == ([503, 503], [204, 204])
 
 
 def test_the_example_books_a_payment_once(tmp_path: Path) -> None:

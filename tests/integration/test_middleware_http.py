@@ -345,9 +345,9 @@ def test_the_ledger_opens_and_closes_with_the_application(redis_url: str, namesp
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
-        order.append("up" if ledger._link is not None else "too early")
+        order.append("up" if ledger._links._made else "too early")
         yield
-        order.append("down" if ledger._link is None else "too late")
+        order.append("down" if not ledger._links._made else "too late")
 
     ledger = RedisLedger(redis_url, namespace=namespace)
     with serve(app_of(ok, receiver(ledger=ledger), lifespan=lifespan)) as url:

@@ -10,6 +10,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 from redis.asyncio import Redis
 
 from hookline_receiver import InvalidReceiver, LedgerUnavailable, RedisLedger, WeakDurability
@@ -234,7 +235,7 @@ def test_a_ledger_shared_by_two_receivers_closes_with_the_last(redis_url: str, n
             async with ledger.opened():
                 pass
             await handled(ledger)
-        assert ledger._link is None
+        assert not ledger._links._made
 
     run(go())
 
@@ -247,6 +248,24 @@ def test_a_ledger_serves_one_loop_after_another(redis_url: str, namespace: str) 
     ledger = RedisLedger(redis_url, namespace=namespace)
     run(once())
     run(once())
+
+
+def test_a_ledger_serves_loops_side_by_side_each_on_one_connection(redis_url: str, namespace: str) -> None:
+    async def once() -> None:
+        async with ledger.opened():
+            assert await ledger.find(await handled(ledger)) == Done(204)
+
+    async def go(observer: Any) -> None:
+        async with ledger.opened():
+            await handled(ledger)
+            await asyncio.to_thread(run, once())
+            before = observer.info("stats")["total_connections_received"]
+            await handled(ledger)
+            assert observer.info("stats")["total_connections_received"] == before
+
+    ledger = RedisLedger(redis_url, namespace=namespace)
+    with redis.Redis.from_url(redis_url) as observer:
+        run(go(observer))
 
 
 def test_its_rows_stay_under_300_bytes_each(redis_server: EmbeddedServer, namespace: str) -> None:
@@ -263,11 +282,14 @@ def test_its_rows_stay_under_300_bytes_each(redis_server: EmbeddedServer, namesp
     run(go())
 
 
-def test_the_address_comes_from_the_environment() -> None:
-    ledger = RedisLedger.from_env(
-        {"REDIS_URL": "redis://a", "HOOKLINE_REDIS_URL": "redis://b", "HOOKLINE_NAMESPACE": "n"}
-    )
-    assert (ledger._url, ledger._namespace) == ("redis://b", "n")
+def test_the_address_comes_from_the_environment(redis_url: str, namespace: str) -> None:
+    async def go() -> None:
+        async with ledger.opened(), (same := RedisLedger(redis_url, namespace=namespace)).opened():
+            assert await same.find(await handled(ledger)) == Done(204)
+
+    environ = {"REDIS_URL": "redis://a", "HOOKLINE_REDIS_URL": redis_url, "HOOKLINE_NAMESPACE": namespace}
+    ledger = RedisLedger.from_env(environ)
+    run(go())
     with pytest.raises(InvalidReceiver, match="HOOKLINE_REDIS_URL"):
         RedisLedger.from_env({})
 

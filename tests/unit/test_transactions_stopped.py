@@ -148,3 +148,18 @@ def test_what_was_queued_in_a_thread_is_done_though_nobody_waits_any_more() -> N
     go_on, done = threading.Event(), threading.Event()
     run(go())
     assert done.is_set()
+
+
+def test_a_thread_whose_step_hangs_is_given_to_nobody_else() -> None:
+    async def go() -> None:
+        first = lanes.take()
+        hanging = asyncio.ensure_future(first.run(lambda: go_on.wait(10)))
+        await asyncio.sleep(0)
+        first.leave()
+        assert await lanes.take().run(go_on.is_set) is False
+        go_on.set()
+        await hanging
+        assert lanes.take().threads is first.threads
+
+    go_on, lanes = threading.Event(), Lanes()
+    run(go())

@@ -1,4 +1,4 @@
-"""A receiver on an event loop of its own, for views that have none."""
+"""Receivers on an event loop of the process, for views that have none."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ class Opened:
     """A receiver that opens when it is first asked for, and closes when it is told or its event loop ends."""
 
     def __init__(self, receiver: Receiver) -> None:
-        self._receiver, self._lock = receiver, asyncio.Lock()
-        self._closing = asyncio.Event()
+        self._receiver, self._closing = receiver, asyncio.Event()
+        self._opened: asyncio.Future[None]
         self._keeper: asyncio.Task[None] | None = None
 
     async def receiver(self) -> Receiver:
         """The receiver, open. Raises LedgerUnavailable as long as it cannot open."""
-        async with self._lock:
-            if self._keeper is None or self._keeper.done():
-                opened = asyncio.get_running_loop().create_future()
-                self._keeper = asyncio.create_task(self._keep(opened))
-                await opened
+        if self._keeper is None or self._keeper.done():
+            self._opened = asyncio.get_running_loop().create_future()
+            self._keeper = asyncio.create_task(self._keep(self._opened))
+        await asyncio.shield(self._opened)  # a caller that is cancelled leaves it to the others
         return self._receiver
 
     async def aclose(self) -> None:
@@ -53,33 +52,44 @@ class Opened:
 
 
 class Portal:
-    """Calls a receiver's coroutines from any thread; a forked process has a loop of its own."""
+    """Calls coroutines of receivers from any thread, on an event loop in a thread of the process.
 
-    def __init__(self, receiver: Receiver) -> None:
-        self._receiver = receiver
-        self._lock = threading.Lock()
-        self._pid = 0
+    One loop for all receivers, since they may share a ledger. A forked process has a loop of its own.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._pid = threading.Lock(), 0
         self._loop: asyncio.AbstractEventLoop
-        self._opened: Opened
+        self._opened: dict[Receiver, Opened] = {}
         self._inherited: list[object] = []
 
-    def call(self, made: Callable[[Opened], Coroutine[object, object, R]]) -> R:
+    def call(self, receiver: Receiver, made: Callable[[Opened], Coroutine[object, object, R]]) -> R:
         """What the coroutine returns."""
         with self._lock:
             if self._pid != os.getpid():
                 self._start()
-        return asyncio.run_coroutine_threadsafe(made(self._opened), self._loop).result()
+            if receiver not in self._opened:
+                self._opened[receiver] = Opened(receiver)
+            work = made(self._opened[receiver])
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _start(self) -> None:
         if self._pid:  # forked: what runs belongs to the parent. Kept, since its end would be an end in this process
             self._inherited += [self._loop, self._opened]
-            self._receiver.ledger = self._receiver.ledger  # nothing runs here yet, and nobody has a turn
-        self._pid, self._loop, self._opened = os.getpid(), asyncio.new_event_loop(), Opened(self._receiver)
+            for receiver in self._opened:
+                receiver.ledger = receiver.ledger  # nothing runs here yet, and nobody has a turn
+        self._pid, self._loop, self._opened = os.getpid(), asyncio.new_event_loop(), {}
         threading.Thread(target=self._loop.run_forever, name="hookline-receiver", daemon=True).start()
         atexit.register(self._stop)
 
     def _stop(self) -> None:
         if self._pid == os.getpid():
-            closing = asyncio.run_coroutine_threadsafe(self._opened.aclose(), self._loop)
+            closing = asyncio.run_coroutine_threadsafe(self._close(), self._loop)
             with contextlib.suppress(TimeoutError):
                 closing.result(CLOSING)
+
+    async def _close(self) -> None:
+        await asyncio.gather(*(opened.aclose() for opened in self._opened.values()))
+
+
+PORTAL: Final = Portal()

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.http import HttpResponse
 
 from hookline_receiver import answers
-from hookline_receiver.django.portal import Opened, Portal
+from hookline_receiver.django.portal import PORTAL, Opened
 from hookline_receiver.errors import LedgerUnavailable
 
 if TYPE_CHECKING:
@@ -54,10 +54,8 @@ def webhook_view(receiver: Receiver, *, asynchronous: bool = False) -> View | As
 
 
 def _sync_view(receiver: Receiver) -> View:
-    portal = Portal(receiver)
-
     def view(request: HttpRequest) -> HttpResponse:
-        return portal.call(lambda opened: _answer(opened, request))
+        return PORTAL.call(receiver, lambda opened: _answer(opened, request))
 
     return view
 

@@ -7,13 +7,14 @@ import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from hookline_receiver.errors import LedgerUnavailable
+from hookline_receiver.ledger.loops import PerLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
 
     from hookline_receiver.ledger.protocol import Busy, Conflict, Done
 
@@ -70,15 +71,11 @@ class Share:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._room = asyncio.Semaphore(size)
+        self._rooms = PerLoop(lambda: asyncio.Semaphore(size))
 
     async def take(self) -> Callable[[], None]:
         """Wait for room; what is returned gives it back. Raises LedgerUnavailable."""
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # one loop after another, as in tests
-            self._loop, self._room = loop, asyncio.Semaphore(self._size)
-        room = self._room
+        room = self._rooms.current()
         try:
             async with asyncio.timeout(SHARE_PATIENCE):
                 await room.acquire()
@@ -99,7 +96,10 @@ class Lanes:
         """One that nobody uses."""
         if self._pid != os.getpid():
             self._pid, self._idle = os.getpid(), []
-        threads = self._idle.pop() if self._idle else ThreadPoolExecutor(1, thread_name_prefix="hookline-transaction")
+        try:
+            threads = self._idle.pop()
+        except IndexError:
+            threads = ThreadPoolExecutor(1, thread_name_prefix="hookline-transaction")
         return Lane(threads, self._idle)
 
     def close(self) -> None:
@@ -113,14 +113,19 @@ class Lane:
 
     def __init__(self, threads: ThreadPoolExecutor, idle: list[ThreadPoolExecutor]) -> None:
         self.threads, self._idle = threads, idle
+        self._last: Future[Any] | None = None
 
     async def run(self, step: Callable[[], R]) -> R:
         """What the step returns. A caller that is cancelled stops waiting; the step, and what was queued, goes on."""
-        return await asyncio.shield(asyncio.wrap_future(self.threads.submit(step)))
+        self._last = step_done = self.threads.submit(step)
+        return await asyncio.shield(asyncio.wrap_future(step_done))
 
     def leave(self) -> None:
-        """Give the thread back."""
-        self._idle.append(self.threads)
+        """Give the thread back, as soon as its last step has ended: the next one would wait for that."""
+        if self._last is None:
+            self._idle.append(self.threads)
+        else:
+            self._last.add_done_callback(lambda _: self._idle.append(self.threads))
 
 
 class Driven:

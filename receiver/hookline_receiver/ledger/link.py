@@ -69,6 +69,7 @@ class RedisLink:
         self._checked_at = -check_interval
         self._faults: tuple[str, ...] = ()
         self._judged, self._run_id = 0, ""  # connections made when the server was last checked, and the process it was
+        self.openings = 0  # of the store, for this loop
         self.loop = asyncio.get_running_loop()
 
     async def run(self, script: Script, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - each script its own

@@ -54,13 +54,13 @@ class RedisLedger(RedisStore):
 
     async def claim(self, entry: Entry, owner: bytes, lease: float) -> Claim:
         """Take the delivery for `lease` seconds."""
-        await self._open_link().verify()
+        await self._link.verify()
         limits = (_ms(lease), self._retention_ms, self._max_rows, PURGE)
         try:
             answer = await self._run(_CLAIM, entry.key, entry.fingerprint, owner, *limits)
         except StoreFull:
             return Full()
-        await self._open_link().verify()  # free, unless the claim had to connect anew: to whom?
+        await self._link.verify()  # free, unless the claim had to connect anew: to whom?
         match answer:
             case [b"claimed", int(fence)]:
                 return Claimed(entry, owner, fence)
@@ -90,7 +90,7 @@ class RedisLedger(RedisStore):
         return bool(await self._run(_SETTLE, *arguments))
 
     async def _run(self, script: Script, *arguments: str | bytes | int) -> Any:  # noqa: ANN401
-        return await self._open_link().run(script, *self._keys, *arguments)
+        return await self._link.run(script, *self._keys, *arguments)
 
 
 def _ms(seconds: float) -> int:

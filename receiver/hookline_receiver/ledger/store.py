@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hookline_receiver.errors import InvalidReceiver
 from hookline_receiver.ledger.link import RedisLink
+from hookline_receiver.ledger.loops import PerLoop
 from hookline_receiver.ledger.pipeline import is_address
 from hookline_receiver.limits import check_seconds
 
@@ -39,11 +39,8 @@ class RedisStore:
             raise InvalidReceiver(message)
         check_seconds(check_interval=check_interval)
         _check_url(url)
-        self._url, self._namespace = url, namespace
-        self._durability: Durability = durability
-        self._check_interval = check_interval
-        self._link: RedisLink | None = None
-        self._openings = 0
+        self._namespace, self._durability = namespace, durability
+        self._links = PerLoop(lambda: RedisLink(url, durability, check_interval))
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **options: Any) -> Self:  # noqa: ANN401
@@ -71,21 +68,20 @@ class RedisStore:
         """Connect and check the server; the last one out closes. Raises WeakDurability, LedgerUnavailable."""
         if self._durability == "unsafe_volatile":
             log.warning("the ledger may forget handled deliveries: durability is unsafe_volatile")
-        self._openings += 1
+        link = self._link
+        link.openings += 1
         try:
-            await self._open_link().verify(now=True)
+            await link.verify(now=True)
             yield
         finally:
-            self._openings -= 1
-            if not self._openings and self._link is not None:
-                link, self._link = self._link, None
+            link.openings -= 1
+            if not link.openings:
+                self._links.drop()
                 await link.aclose()
 
-    def _open_link(self) -> RedisLink:
-        # A module-level store meets several loops in tests; connections belong to the loop that made them.
-        if self._link is None or self._link.loop is not asyncio.get_running_loop():
-            self._link = RedisLink(self._url, self._durability, self._check_interval)
-        return self._link
+    @property
+    def _link(self) -> RedisLink:
+        return self._links.current()
 
 
 def _check_url(url: str) -> None:

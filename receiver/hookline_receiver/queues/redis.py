@@ -76,7 +76,7 @@ class RedisQueue(RedisStore):
 
     async def put(self, name: str, entry: Entry, delivery: Delivery) -> Queued | Known | Conflict | Full:
         """Store the delivery unless it is known."""
-        link = self._open_link()
+        link = self._link
         await link.verify()
         envelope = pack(delivery)
         packed = _LENGTH.pack(len(envelope)) + envelope + delivery.body
@@ -107,7 +107,7 @@ class RedisQueue(RedisStore):
 
     async def take(self, name: str, owner: bytes, lease: float, limit: int) -> list[Taken]:
         """Up to `limit` due deliveries for `lease` seconds, the longest due first."""
-        link = self._open_link()
+        link = self._link
         await link.verify()
         place = str(random.random())  # noqa: S311 - spreads load, guards nothing
         limits = (_ms(lease), limit, limit + LOOKED_AT, _ms(SPREAD), place, PURGE)
@@ -154,7 +154,7 @@ class RedisQueue(RedisStore):
         return bool(await self._run(name, _SETTLE, taken.key, taken.owner, taken.fence, *step))
 
     async def _run(self, name: str, script: Script, *arguments: str | bytes | int) -> Any:  # noqa: ANN401
-        return await self._open_link().run(script, *_keys(self._namespace, name), *arguments)
+        return await self._link.run(script, *_keys(self._namespace, name), *arguments)
 
 
 def _keys(namespace: str, name: str) -> tuple[str | int, ...]:
