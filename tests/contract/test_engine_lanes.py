@@ -207,6 +207,7 @@ def test_a_cap_that_shrinks_under_what_is_in_flight_holds_and_makes_no_backlog(e
     held = engine.claim(3)
     engine.bind(smaller := plan_of(billing=replace(POLICY, backoff=61.0)))
     engine.publish("6", Lane("one", cap=2), plan=smaller)
+    assert "busy:billing" not in engine.names()
     answer = engine.turn()
     assert (answer.tasks, answer.backlog) == ((), False)
     assert len(engine.turn(10, settlements(held)).tasks) == 2

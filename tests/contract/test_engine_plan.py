@@ -190,6 +190,15 @@ def test_a_newer_concurrency_applies_to_a_destination_that_has_work(engine: Engi
     assert len(engine.claim()) == 3
 
 
+def test_a_newer_concurrency_lets_go_of_what_waited_for_it_whatever_is_published(engine: Engine) -> None:
+    for key in ("running", "waits"):
+        engine.publish(key, Lane("one", cap=1))
+    engine.one()
+    engine.bind(newer := plan_of(billing=replace(POLICY, backoff=61.0)))
+    engine.publish("later", Lane("one", cap=3), plan=newer, delay=60)
+    assert keys_of(engine.claim()) == ["waits"]
+
+
 def test_limits_of_a_plan_that_was_gone_back_to_hold_again(engine: Engine) -> None:
     newer = plan_of(billing=replace(POLICY, backoff=61.0))
     engine.publish("a", Lane("one", cap=1))

@@ -81,7 +81,7 @@ call('HSET', key('S:' .. pid), unpack(fields))
 -- How much is in flight in the lane and how much may be; nil when more than that holds it back.
 local function lane_of(i)
   local lane, limits = ARGV[i], ARGV[i + 5]
-  local state = call('HMGET', key('D:' .. lane), 'o', 'f', 'c', 'v', 'w', 'k', 'h', 'p', 'm')
+  local state = call('HMGET', key('D:' .. lane), 'o', 'f', 'c', 'v', 'w', 'k', 'h', 'p')
   -- Its deadlines are to be watched even if nobody claims. A lane that comes and goes keeps its next visit.
   if tonumber(state[1] or 0) <= 0 then call('ZADD', key('sweep'), 'LT', now + 60000, lane) end
   if not state[1] then
@@ -91,19 +91,16 @@ local function lane_of(i)
     if ARGV[i + 6] ~= '0' then call('HSET', key('D:' .. lane), 'r', ARGV[i + 6], 'p', ARGV[i + 7]) end
     return 0, 1
   end
+  -- Under another plan than before: what its limits held back may go, or what goes may be held back.
   if tonumber(state[4]) < version then
     call('HSET', key('D:' .. lane), 'o', state[1] + 1, 'c', limits, 'v', version)
     -- A plan changes the order only of what has nothing unfinished. What ended may hold a place of the order before.
-    if tonumber(state[1]) <= 0 and state[9] ~= ARGV[i + 3] then
-      call('HSET', key('D:' .. lane), 'm', ARGV[i + 3])
-      return nil
-    end
-  else
-    call('HINCRBY', key('D:' .. lane), 'o', 1)
-    limits = state[3]
+    if tonumber(state[1]) <= 0 then call('HSET', key('D:' .. lane), 'm', ARGV[i + 3]) end
+    return nil
   end
+  call('HINCRBY', key('D:' .. lane), 'o', 1)
   if state[6] or state[7] or (state[8] or '0') ~= '0' then return nil end
-  return tonumber(state[2]), math.min(limits_of(limits).cap, tonumber(state[5] or '1'))
+  return tonumber(state[2]), math.min(limits_of(state[3]).cap, tonumber(state[5] or '1'))
 end
 
 -- True when the lane newly has something to give: then an idle worker is woken.
