@@ -61,3 +61,14 @@ def test_one_turn_costs_the_same_however_much_is_due_at_once(engine: Engine) -> 
     publish_many(engine, MANY, "b", delay=60)
     engine.advance(60)
     assert cost(engine, lambda: engine.turn(64)) <= few + 10
+
+
+def test_looking_at_what_waits_reads_nothing_of_what_other_destinations_have_in_flight(engine: Engine) -> None:
+    engine.publish("a", Lane("one"))
+    engine.one()
+    engine.publish("b", Lane("two"))
+    engine.redis.config_resetstat()
+    engine.inspect(engine.id_of("b", Lane("two")))
+    assert "cmdstat_zrange" not in engine.redis.info("commandstats")
+    engine.inspect(engine.id_of("a", Lane("one")))
+    assert "cmdstat_zrange" in engine.redis.info("commandstats")
