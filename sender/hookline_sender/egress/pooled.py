@@ -10,22 +10,19 @@ connections wait in a small stack per destination, and a request that does not e
 from __future__ import annotations
 
 import asyncio
-import ssl
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
-
-import httpx
 
 from hookline_sender.egress.addresses import AddressPolicy
 from hookline_sender.egress.guard import Guard, target_of
 from hookline_sender.egress.idle import IdleConnections, Pooled
 from hookline_sender.egress.progress import Progress
+from hookline_sender.egress.tls import default_context, metered, securing
 from hookline_sender.egress.transport import Headers, TransportFailed, WireResponse, check_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    import ssl
+    from collections.abc import Callable
 
     from hookline_sender.egress.urls import Url
 
@@ -67,7 +64,7 @@ class PooledTransport(ABC, Generic[C, R]):
         max_idle: int = MAX_IDLE_CONNECTIONS,
     ) -> None:
         self._policy = policy or AddressPolicy()
-        self._ssl_context = ssl_context
+        self._ssl_context = None if ssl_context is None else metered(ssl_context)
         self._guard = Guard(self._policy)
         self._idle = IdleConnections[C](max_idle)
         self.repeated = 0
@@ -103,7 +100,7 @@ class PooledTransport(ABC, Generic[C, R]):
                 return answer
         try:
             async with asyncio.timeout_at(deadline):
-                fresh = await self._open(target)
+                fresh = await self._opened(target)
         except TimeoutError:
             raise progress.failed("timeout", "no connection before the deadline") from None
         answer = await fresh.exchange(request, progress, deadline)
@@ -123,6 +120,15 @@ class PooledTransport(ABC, Generic[C, R]):
     async def _open(self, target: Url) -> C:
         """A new connection over `_connect`."""
 
+    async def _opened(self, target: Url) -> C:
+        made = await self._open(target)
+        try:
+            await asyncio.sleep(0)  # what came with the handshake is read before the request can ask for it
+        except BaseException:
+            made.abort()
+            raise
+        return made
+
     async def _connect(self, target: Url, protocol: Callable[[], P]) -> P:
         """A protocol on a new connection, secured for https. Raises TransportFailed."""
         secure = target.scheme == "https"
@@ -130,37 +136,10 @@ class PooledTransport(ABC, Generic[C, R]):
         connected = await self._guard.connect(target.host, target.port)
         with securing():
             # The socket is the loop's from here on: closing it here as well could close its descriptor's next user.
-            opened, made = await asyncio.get_running_loop().create_connection(
+            _, made = await asyncio.get_running_loop().create_connection(
                 protocol, sock=connected, ssl=context, server_hostname=target.host if secure else None
             )
-        if secure:
-            try:
-                await asyncio.sleep(0)  # what came with the handshake is read before the request can ask for it
-            except BaseException:
-                opened.abort()
-                raise
         return made
 
     def _context(self) -> ssl.SSLContext:
-        return self._ssl_context or _default_ssl_context()
-
-
-@contextmanager
-def securing() -> Generator[None]:
-    """Raise TransportFailed for what goes wrong with a new connection before it can be used."""
-    try:
-        yield
-    except ssl.SSLError as error:
-        raise TransportFailed("tls", f"the TLS handshake failed: {error.reason or 'no reason given'}") from None
-    except OSError:
-        raise TransportFailed("connect", "the connection ended before it was secured") from None
-
-
-@lru_cache(maxsize=1)
-def _default_ssl_context() -> ssl.SSLContext:
-    # Shared: building one reads the whole trust store, 25-136 ms.
-    context = httpx.create_ssl_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.hostname_checks_common_name = False  # a subject is no name of a host (RFC 9525 2)
-    context.set_alpn_protocols(["http/1.1"])
-    return context
+        return default_context() if self._ssl_context is None else self._ssl_context

@@ -16,8 +16,8 @@ import httpcore
 
 from hookline_sender.egress.addresses import AddressPolicy
 from hookline_sender.egress.guard import Guard
-from hookline_sender.egress.pooled import securing
 from hookline_sender.egress.stream import Stream
+from hookline_sender.egress.tls import securing
 from hookline_sender.egress.transport import MAX_HEAD_BYTES, TransportFailed
 from hookline_sender.errors import InvalidDeployment
 

@@ -67,8 +67,9 @@ class Stream(Link, httpcore.AsyncNetworkStream):
         if self._is_over():
             raise ConnectionResetError
         inner = Stream()
-        transport = await self._loop.start_tls(self._transport, inner, context, server_hostname=host)
-        inner.connection_made(cast("asyncio.Transport", transport))  # which an upgrade does not call
+        inner.connection_made(self._transport)  # which an upgrade does not call; what comes with it may have to abort
+        upgraded = await self._loop.start_tls(self._transport, inner, context, server_hostname=host)
+        inner._transport = cast("asyncio.Transport", upgraded)
         return inner
 
     # What httpcore calls

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from hookline_sender.egress.pooled import _default_ssl_context
+from hookline_sender.egress.tls import default_context
 from tests.support_tls import HERE, good, issue, root, serving, trusting
 from tests.support_zoo import (
     PATIENCE,
@@ -124,59 +124,6 @@ PROTOCOLS = [
 ]
 
 
-def says(answer: bytes) -> Behaviour:
-    """Read something and say that, without TLS."""
-
-    def act(peer: Peer) -> None:
-        peer.read()
-        peer.send(answer)
-        peer.until_left()
-
-    return act
-
-
-def plain(name: str, act: Behaviour, expect: Expect, **changes: object) -> Case:
-    return Case(name, act, expect, https=True, goes_on=False, early=True, trust=trusting, **changes)  # type: ignore[arg-type]
-
-
-def after_a_byte(act: Behaviour) -> Behaviour:
-    def behave(peer: Peer) -> None:
-        peer.read()
-        act(peer)
-
-    return behave
-
-
-def first_word(peer: Peer) -> None:
-    """Finish the handshake and answer in one go, before the request can have come."""
-    context = serving(issue(*HERE, by=root()))
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    arriving, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
-    secured, done = context.wrap_bio(arriving, leaving, server_side=True), False
-    while not done:
-        try:
-            secured.do_handshake()
-            secured.write(ANSWER)
-            done = True
-        except ssl.SSLWantReadError:
-            peer.send(leaving.read())
-            arriving.write(peer.sock.recv(65_536))
-    peer.send(leaving.read())
-    peer.until_left()
-
-
-UNSECURED = [
-    plain("an answer without TLS", says(b"HTTP/1.1 400 Bad Request\r\n\r\n"), REFUSED),
-    plain("noise", says(bytes(range(256))), REFUSED),
-    plain("an alert", says(b"\x15\x03\x03\x00\x02\x02\x28"), REFUSED),
-    plain("endless noise", lambda peer: peer.flood(b"", b"\xff"), REFUSED),
-    plain("the end of the handshake", after_a_byte(Peer.fin), fails("connect")),
-    plain("a reset within the handshake", after_a_byte(Peer.rst), fails("connect")),
-    plain("silence", Peer.until_left, fails("timeout"), deadline=SHORT),
-    plain("an answer before the request", first_word, fails("closed")),
-]
-
-
 def within(name: str, act: bytes | Behaviour, expect: Expect, **changes: object) -> Case:
     """What happens once the connection is secured."""
     return Case(name, act, expect, tls=good, trust=trusting, **changes)  # type: ignore[arg-type]
@@ -284,26 +231,21 @@ def test_tls_is_1_2_or_later(case: Case, transport: str, loop: str) -> None:
     check(case, transport, loop)
 
 
-@every_way(UNSECURED)
-def test_nothing_is_sent_before_the_connection_is_secured(case: Case, transport: str, loop: str) -> None:  # cases: A26
-    check(case, transport, loop)
-
-
 @every_way(SECURED)
 def test_a_secured_connection_that_ends_badly_is_no_success(case: Case, transport: str, loop: str) -> None:
     check(case, transport, loop)
 
 
 def test_the_default_trust_is_the_public_authorities_names_only_and_tls_1_2() -> None:
-    context = _default_ssl_context()
+    context = default_context()
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert (context.hostname_checks_common_name, context.minimum_version) == (False, ssl.TLSVersion.TLSv1_2)
     assert len(context.get_ca_certs()) > 50
 
 
 def test_tls_is_set_up_once_and_asks_for_http_1_1() -> None:
-    context, server = _default_ssl_context(), serving(issue(*HERE, by=root()))
-    assert _default_ssl_context() is context  # reading the trust store takes 25-136 ms
+    context, server = default_context(), serving(issue(*HERE, by=root()))
+    assert default_context() is context  # reading the trust store takes 25-136 ms
     server.set_alpn_protocols(["h2", "http/1.1"])
     hello, answer = ssl.MemoryBIO(), ssl.MemoryBIO()
     for secured in (
