@@ -10,7 +10,7 @@ from hookline_sender.egress.pooled import MAX_IDLE_CONNECTIONS
 KEY, OTHER = ("acme", "https://shop.example"), ("acme", "https://shop.example:8443")
 
 
-@dataclass
+@dataclass(eq=False)
 class Waiting:
     opened_at: float = 0.0
     idle_since: float = 0.0
@@ -37,11 +37,14 @@ def test_the_connection_that_waited_least_is_used_next() -> None:
     )
 
 
-def test_those_that_waited_too_long_are_closed_when_another_begins_to_wait() -> None:
-    idle, old, young = IdleConnections[Waiting](8), Waiting(), Waiting()
+def test_those_that_waited_too_long_are_closed_however_busy_their_destination_is() -> None:
+    idle, old, other, busy = IdleConnections[Waiting](8), Waiting(), Waiting(), Waiting()
     idle.put(KEY, old, 0.0)
-    idle.put(OTHER, young, MAX_IDLE)
-    assert (old.reusable, young.reusable) == (False, True)
+    idle.put(OTHER, other, 10.0)
+    idle.put(KEY, busy, 20.0)
+    assert (idle.expire(MAX_IDLE - 1), old.reusable) == (MAX_IDLE, True)
+    assert (idle.expire(MAX_IDLE), old.reusable, other.reusable) == (10.0 + MAX_IDLE, False, True)
+    assert (idle.expire(20.0 + MAX_IDLE), other.reusable, busy.reusable) == (None, False, False)
 
 
 def test_one_on_which_something_waits_is_closed_and_the_next_one_used() -> None:

@@ -220,7 +220,7 @@ class FastConnection(Link):
 
 
 class FastTransport(PooledTransport[FastConnection, bytes]):
-    """POSTs over HTTP/1.1 with llhttp. For one event loop at a time."""
+    """POSTs over HTTP/1.1 with llhttp. For one event loop."""
 
     def _request(self, target: Url, headers: Headers, body: bytes) -> bytes:
         head = b"POST %b HTTP/1.1\r\nhost: %b\r\naccept-encoding: identity\r\ncontent-length: %d\r\n" % (

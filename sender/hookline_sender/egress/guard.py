@@ -74,7 +74,7 @@ def look_up(host: str) -> tuple[str, ...]:
 
 
 class Guard:
-    """Makes connections for a transport. For one event loop at a time.
+    """Makes connections for a transport. For one event loop.
 
     Names are looked up in threads of its own: the loop's are few, and a cancelled lookup keeps its thread. One lookup
     per name is under way at most, and names that were slow before have threads apart, so that many slow ones do not

@@ -29,7 +29,7 @@ _unlogged: ContextVar[bool] = ContextVar("hookline_unlogged", default=False)
 logging.getLogger("httpcore.http11").addFilter(lambda _: not _unlogged.get())
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class HttpxConnection:
     """One open connection, to speak HTTP over with httpcore."""
 
@@ -62,7 +62,7 @@ class HttpxConnection:
 
 
 class HttpxTransport(PooledTransport[HttpxConnection, httpcore.Request]):
-    """POSTs over HTTP/1.1 as httpcore speaks it, with httpx's trust store. For one event loop at a time.
+    """POSTs over HTTP/1.1 as httpcore speaks it, with httpx's trust store. For one event loop.
 
     proxy: a forward proxy that https goes through, "http://user:password@host:port"; the environment's are ignored.
         Addresses and ports in URLs are judged as ever. Names are looked up by the proxy, which has to refuse private

@@ -43,17 +43,16 @@ C = TypeVar("C", bound=Pooled)
 
 
 class IdleConnections(Generic[C]):
-    """A small stack per destination, and one limit over all of them: the least recently used goes first."""
+    """A small stack per destination, and one limit over all of them: whoever waited longest goes first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._pools: OrderedDict[PoolKey, list[C]] = OrderedDict()
-        self._count = 0
+        self._pools: dict[PoolKey, list[C]] = {}
+        self._waiting: OrderedDict[C, PoolKey] = OrderedDict()  # like each stack in the order in which they came
 
     def take(self, key: PoolKey, now: float) -> C | None:
         """The connection that waited least, or None. Those that are not usable any more are closed on the way."""
-        pool = self._pools.get(key, [])
-        while pool:
+        while key in self._pools:
             connection = self._pop(key, -1)
             young = now - connection.opened_at < MAX_AGE and now - connection.idle_since < MAX_IDLE
             if young and connection.reusable and not connection.has_unread():
@@ -62,29 +61,36 @@ class IdleConnections(Generic[C]):
         return None
 
     def put(self, key: PoolKey, connection: C, now: float) -> None:
-        """Keep a connection for the next request if it is reusable; may close others."""
+        """Keep a connection for the next request if it is reusable; may close another one."""
         if not connection.reusable:
             return
         connection.idle_since = now
         self._pools.setdefault(key, []).append(connection)
-        self._pools.move_to_end(key)
-        self._count += 1
-        while self._count > self._limit or (self._count and self._oldest().idle_since <= now - MAX_IDLE):
-            self._pop(next(iter(self._pools)), 0).abort()
+        self._waiting[connection] = key
+        self._shrink(self._limit)
+
+    def expire(self, now: float) -> float | None:
+        """Close those that waited too long; when the next one will have, None when none waits."""
+        while self._waiting:
+            due = next(iter(self._waiting)).idle_since + MAX_IDLE
+            if due > now:
+                return due
+            self._shrink(len(self._waiting) - 1)
+        return None
 
     def close(self) -> None:
         """Close them all, and each one that is put from now on. Safe to call twice."""
         self._limit = 0
-        while self._count:
-            self._pop(next(iter(self._pools)), 0).abort()
+        self._shrink(0)
 
-    def _oldest(self) -> C:
-        return next(iter(self._pools.values()))[0]
+    def _shrink(self, count: int) -> None:
+        while len(self._waiting) > count:
+            self._pop(next(iter(self._waiting.values())), 0).abort()
 
     def _pop(self, key: PoolKey, index: int) -> C:
         pool = self._pools[key]
         connection = pool.pop(index)
-        self._count -= 1
+        del self._waiting[connection]
         if not pool:
             del self._pools[key]
         return connection

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from hookline_sender.egress.addresses import AddressPolicy
 from hookline_sender.egress.guard import Guard, target_of
-from hookline_sender.egress.idle import IdleConnections, Pooled
+from hookline_sender.egress.idle import IdleConnections, Pooled, PoolKey
 from hookline_sender.egress.progress import Progress
 from hookline_sender.egress.tls import default_context, metered, securing
 from hookline_sender.egress.transport import Headers, TransportFailed, WireResponse, check_headers
@@ -49,7 +49,7 @@ C = TypeVar("C", bound=Exchanging[Any])
 
 
 class PooledTransport(ABC, Generic[C, R]):
-    """A Transport with connections of type C that take requests of type R. For one event loop at a time.
+    """A Transport with connections of type C that take requests of type R. For one event loop.
 
     policy: which addresses and ports it may connect to; None is nothing but public addresses.
     ssl_context: trust and versions; None is httpx's trust store, TLS 1.2 or later.
@@ -67,6 +67,7 @@ class PooledTransport(ABC, Generic[C, R]):
         self._ssl_context = None if ssl_context is None else metered(ssl_context)
         self._guard = Guard(self._policy)
         self._idle = IdleConnections[C](max_idle)
+        self._expiry: asyncio.TimerHandle | None = None
         self.repeated = 0
         """Requests that were sent a second time, because their connection had been closed by the server."""
 
@@ -96,7 +97,7 @@ class PooledTransport(ABC, Generic[C, R]):
                     raise
                 self.repeated += 1
             else:
-                self._idle.put(key, reused, loop.time())
+                self._keep(key, reused, loop)
                 return answer
         try:
             async with asyncio.timeout_at(deadline):
@@ -104,13 +105,25 @@ class PooledTransport(ABC, Generic[C, R]):
         except TimeoutError:
             raise progress.failed("timeout", "no connection before the deadline") from None
         answer = await fresh.exchange(request, progress, deadline)
-        self._idle.put(key, fresh, loop.time())
+        self._keep(key, fresh, loop)
         return answer
 
     async def aclose(self) -> None:
         """Close every idle connection, and those of requests in flight when they end. Safe to call twice."""
         self._idle.close()
         self._guard.close()
+        if self._expiry is not None:
+            self._expiry.cancel()
+
+    def _keep(self, key: PoolKey, connection: C, loop: asyncio.AbstractEventLoop) -> None:
+        self._idle.put(key, connection, loop.time())
+        if self._expiry is None:
+            self._expire(loop)
+
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close what waited too long, and come back when the next one has: one timer over all connections."""
+        due = self._idle.expire(loop.time())
+        self._expiry = None if due is None else loop.call_at(due, self._expire, loop)
 
     @abstractmethod
     def _request(self, target: Url, headers: Headers, body: bytes) -> R:

@@ -9,6 +9,7 @@ import pytest
 import uvloop
 
 from hookline_sender.egress import AddressPolicy
+from hookline_sender.egress.idle import MAX_IDLE
 from tests.support_egress import endpoint, status
 from tests.support_zoo import TRANSPORTS
 
@@ -57,3 +58,18 @@ def test_a_connection_is_used_again_within_30_s_and_until_it_is_90_s_old(
     kind: type[AsyncioAhead | UvloopAhead], transport: str, waits: tuple[float, ...], expected: int
 ) -> None:
     assert connections(kind, transport, *waits) == expected
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_connection_is_given_back_after_30_s_without_a_further_request(transport: str) -> None:
+    async def go() -> None:
+        used = TRANSPORTS[transport](AddressPolicy(allow_loopback_http=True))
+        async with endpoint(status(200)) as there:
+            await used.post(there.url, [], b"", deadline=loop.time() + 5, destination="d")
+            loop.ahead += MAX_IDLE
+            await there.is_left()
+        await used.aclose()
+
+    with asyncio.Runner(loop_factory=AsyncioAhead) as runner:
+        loop = cast("AsyncioAhead", runner.get_loop())
+        runner.run(go())
