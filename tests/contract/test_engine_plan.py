@@ -181,13 +181,16 @@ def test_a_pruned_revision_is_refused_by_name_and_binding_again_heals_it(engine:
     assert engine.inspect(engine.id_of("a")).state is State.ACCEPTED
 
 
-def test_a_newer_concurrency_applies_to_a_destination_that_has_work(engine: Engine) -> None:
-    engine.publish("a", Lane("one", cap=1))
-    engine.publish("b", Lane("one", cap=1))
+@pytest.mark.parametrize("last", [1, 3])
+def test_a_destination_has_the_limits_of_the_plan_that_something_was_last_published_under(
+    engine: Engine, last: int
+) -> None:
     engine.bind(newer := plan_of(billing=replace(POLICY, backoff=61.0)))
-    engine.publish("c", Lane("one", cap=3), plan=newer)
-    engine.publish("d", Lane("one", cap=1))
-    assert len(engine.claim()) == 3
+    engine.bind()  # an old process starts again amid a deploy
+    plans = {1: engine.plan, 3: newer}
+    for number, cap in enumerate([last, 4 - last, 4 - last, last]):
+        engine.publish(str(number), Lane("one", cap=cap), plan=plans[cap])
+    assert len(engine.claim()) == last
 
 
 def test_a_newer_concurrency_lets_go_of_what_waited_for_it_whatever_is_published(engine: Engine) -> None:
@@ -197,16 +200,6 @@ def test_a_newer_concurrency_lets_go_of_what_waited_for_it_whatever_is_published
     engine.bind(newer := plan_of(billing=replace(POLICY, backoff=61.0)))
     engine.publish("later", Lane("one", cap=3), plan=newer, delay=60)
     assert keys_of(engine.claim()) == ["waits"]
-
-
-def test_limits_of_a_plan_that_was_gone_back_to_hold_again(engine: Engine) -> None:
-    newer = plan_of(billing=replace(POLICY, backoff=61.0))
-    engine.publish("a", Lane("one", cap=1))
-    engine.bind(newer)
-    engine.publish("b", Lane("one", cap=3), plan=newer)
-    engine.bind()
-    engine.publish("c", Lane("one", cap=1))
-    assert len(engine.claim()) == 1
 
 
 def test_the_order_of_a_plan_that_was_gone_back_to_holds_again(engine: Engine) -> None:

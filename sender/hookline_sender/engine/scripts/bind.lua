@@ -68,10 +68,8 @@ if known ~= '0' then
   end
 end
 
--- The revision bound last has the highest version, one that was gone back to as well: lanes follow it.
-local version = call('HGET', key('plan:' .. revision), 'v')
-if not version then
-  local fields = { 'v', call('HINCRBY', KEYS[1], 'revisions', 1) }
+if call('EXISTS', key('plan:' .. revision)) == 0 then
+  local fields = {}
   for i = 11, last, 3 do
     fields[#fields + 1] = 'p:' .. ARGV[i]
     fields[#fields + 1] = ARGV[i + 2]
@@ -81,8 +79,6 @@ if not version then
     fields[#fields + 1] = ARGV[i]
   end
   put(key('plan:' .. revision), fields)
-elseif version ~= meta.revisions then
-  call('HSET', key('plan:' .. revision), 'v', call('HINCRBY', KEYS[1], 'revisions', 1))
 end
 
 for field, bound in pairs(meta) do

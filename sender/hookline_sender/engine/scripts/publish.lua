@@ -27,8 +27,7 @@ end
 for i = 12, first - 1, 2 do
   if (call('GET', key('rv:' .. ARGV[i])) or '0') ~= ARGV[i + 1] then return { 'stale' } end
 end
-local version = tonumber(call('HGET', key('plan:' .. revision), 'v'))
-if not version then return { 'revision' } end
+if call('EXISTS', key('plan:' .. revision)) == 0 then return { 'revision' } end
 local limits = call('HMGET', KEYS[1], 'max_records', 'max_per_destination', 'max_dead')
 local open, limit = tonumber(call('HGET', key('cnt'), 'open')) or 0, tonumber(limits[1])
 local most, most_dead = tonumber(limits[2]) or math.huge, tonumber(limits[3]) or math.huge
@@ -78,29 +77,28 @@ if tasks > 1 then fields[#fields + 1] = 'o'; fields[#fields + 1] = tasks end
 if #skipped > 0 then fields[#fields + 1] = 'k'; fields[#fields + 1] = table.concat(skipped) end
 call('HSET', key('S:' .. pid), unpack(fields))
 
--- How much is in flight in the lane and how much may be; nil when more than that holds it back.
+-- How much is in flight in the lane and how much may be; nil when more than that holds it back. Its limits are those of
+-- the plan under which something was last published to it.
 local function lane_of(i)
-  local lane, limits = ARGV[i], ARGV[i + 5]
-  local state = call('HMGET', key('D:' .. lane), 'o', 'f', 'c', 'v', 'w', 'k', 'h', 'p')
+  local lane, mode, limits = ARGV[i], ARGV[i + 3], ARGV[i + 5]
+  local state = call('HMGET', key('D:' .. lane), 'o', 'f', 'c', 'm', 'w', 'k', 'h', 'p')
   -- Its deadlines are to be watched even if nobody claims. A lane that comes and goes keeps its next visit.
   if tonumber(state[1] or 0) <= 0 then call('ZADD', key('sweep'), 'LT', now + 60000, lane) end
   if not state[1] then
-    call('HSET', key('D:' .. lane), 'b', ARGV[i + 1], 'd', ARGV[i + 2], 'o', 1, 'f', 0, 'c', limits, 'v', version,
-      'm', ARGV[i + 3])
+    call('HSET', key('D:' .. lane), 'b', ARGV[i + 1], 'd', ARGV[i + 2], 'o', 1, 'f', 0, 'c', limits, 'm', mode)
     -- Of a static destination the lane remembers neither.
     if ARGV[i + 6] ~= '0' then call('HSET', key('D:' .. lane), 'r', ARGV[i + 6], 'p', ARGV[i + 7]) end
     return 0, 1
   end
-  -- Under another plan than before: what its limits held back may go, or what goes may be held back.
-  if tonumber(state[4]) < version then
-    call('HSET', key('D:' .. lane), 'o', state[1] + 1, 'c', limits, 'v', version)
-    -- A plan changes the order only of what has nothing unfinished. What ended may hold a place of the order before.
-    if tonumber(state[1]) <= 0 then call('HSET', key('D:' .. lane), 'm', ARGV[i + 3]) end
+  -- A plan changes the order only of what has nothing unfinished. What ended may hold a place of the order before.
+  if tonumber(state[1]) > 0 then mode = state[4] end
+  if state[3] ~= limits or state[4] ~= mode then
+    call('HSET', key('D:' .. lane), 'o', state[1] + 1, 'c', limits, 'm', mode)
     return nil
   end
   call('HINCRBY', key('D:' .. lane), 'o', 1)
   if state[6] or state[7] or (state[8] or '0') ~= '0' then return nil end
-  return tonumber(state[2]), math.min(limits_of(state[3]).cap, tonumber(state[5] or '1'))
+  return tonumber(state[2]), math.min(limits_of(limits).cap, tonumber(state[5] or '1'))
 end
 
 -- True when the lane newly has something to give: then an idle worker is woken.
