@@ -98,6 +98,11 @@ class Endpoint:
             writer.transport.abort()
         await self._server.wait_closed()
 
+    @property
+    def open(self) -> int:
+        """Connections that have not ended."""
+        return len(self._writers)
+
     async def received(self, count: int) -> list[Request]:
         """The requests so far, once there are at least `count`."""
         async with asyncio.timeout(LIMIT), self._arrived:

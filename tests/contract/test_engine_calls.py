@@ -1,4 +1,4 @@
-"""Which calls a command becomes when the server has forgotten its script."""
+"""Which calls a command becomes when the server has forgotten its script, and which ones a full server still runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from redis.exceptions import NoScriptError
 from hookline_sender.deployment import Deployment
 from hookline_sender.engine import commands
 from hookline_sender.engine.dialogue import Dialogue, Exchange
+from hookline_sender.engine.lua import _PARTS, script
 
 if TYPE_CHECKING:
     from hookline_sender.engine.dialogue import Flow, RawCommand, Reply
@@ -48,3 +49,8 @@ def driven(flow: Flow[int], said: list[object]) -> int:
         assert isinstance(step, Exchange)
         said += [command[0] for command in step.commands]
         replies = [forgetful(command) for command in step.commands]
+
+
+def test_a_full_server_refuses_only_what_adds_publications_and_destinations() -> None:  # cases: F05
+    flags = {name: script(name).source.splitlines()[0] for name in _PARTS}
+    assert {name for name, line in flags.items() if "allow-oom" not in line} == {"publish", "register"}

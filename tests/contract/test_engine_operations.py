@@ -160,7 +160,9 @@ def test_the_same_request_redrives_once_whatever_happened_since(engine: Engine) 
     assert engine.one().attempt == 1
 
 
-def test_two_clients_that_redrive_at_once_make_one_task(engine: Engine, any_server: EmbeddedServer) -> None:
+def test_two_clients_that_redrive_at_once_make_one_task(  # cases: A42
+    engine: Engine, any_server: EmbeddedServer
+) -> None:
     task = dead_letter(engine)
     clients = [Engine(any_server.url, engine.layout.namespace, engine.plan) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
@@ -172,7 +174,7 @@ def test_two_clients_that_redrive_at_once_make_one_task(engine: Engine, any_serv
     assert engine.redis.llen(engine.key("q:" + Lane("one").id)) == 1
 
 
-def test_only_dead_letters_are_redriven_and_others_answer_their_state(engine: Engine) -> None:
+def test_only_dead_letters_are_redriven_and_others_answer_their_state(engine: Engine) -> None:  # cases: A42
     def refused(state: State) -> bool:
         before = engine.dump()
         return engine.redrive(engine.id_of("a")) == Redriven(state, None) and engine.dump() == before
@@ -181,7 +183,10 @@ def test_only_dead_letters_are_redriven_and_others_answer_their_state(engine: En
     assert refused(State.ACCEPTED)
     task = engine.one()
     assert refused(State.RUNNING)
-    engine.settle(task)
+    engine.settle(task, FAILED, 60)
+    assert refused(State.WAITING)
+    engine.advance(60)
+    engine.settle(engine.one())
     assert refused(State.COMPLETED)
 
 

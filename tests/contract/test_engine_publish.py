@@ -143,6 +143,16 @@ def test_a_delayed_task_waits_and_is_claimed_when_it_is_due(engine: Engine) -> N
     assert engine.one().event_key == "a"
 
 
+def test_a_delay_longer_than_leases_is_one_attempt_and_no_lease_before(engine: Engine) -> None:  # cases: A01
+    engine.publish("a", delay=70)
+    for _ in range(2):
+        engine.advance(31)  # a lease takes 30
+        assert [engine.claim(worker=f"w{number}") for number in range(3)] == [()] * 3
+    assert "leases" not in engine.names()
+    engine.advance(8)
+    assert [task.attempt for number in range(3) for task in engine.claim(worker=f"w{number}")] == [1]
+
+
 def test_a_publication_without_destinations_is_remembered_and_freed(engine: Engine) -> None:
     request = replace(engine.request("a"), targets=())
     assert engine.send(request).lanes == ()

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 FAILED = Dead("http_4xx", 1, 404)
 
 
-def test_what_waits_for_a_removed_destination_is_cancelled_and_said_so_at_once(registry: Registry) -> None:
+def test_what_waits_for_a_removed_destination_is_cancelled_and_said_so_at_once(  # cases: A29
+    registry: Registry,
+) -> None:
     registry.register("acme")
     registry.register("other")
     registry.publish("due")

@@ -42,7 +42,7 @@ def test_fifty_deliveries_of_a_killed_worker_are_each_handled_once(  # cases: A0
             receiver.released.set()
             with worker_process(redis.url, namespace, depot_at(f"{url}/")):
                 # The dead worker's requests go on at the receiver; the repeats are answered from its ledger.
-                eventually(lambda: receiver.app.counters["replayed"] == IN_FLIGHT, limit=30)
+                eventually(lambda: receiver.app.counters["replayed"] >= IN_FLIGHT, limit=30)
     assert receiver.handled == Counter(range(IN_FLIGHT))
 
 
@@ -51,12 +51,16 @@ def test_an_idle_worker_takes_over_from_a_killed_one_without_any_traffic(
 ) -> None:
     endpoint.held.add("killed")
     namespace = engine.layout.namespace
-    with worker_process(redis_url, namespace, depot_at(endpoint.url("killed"))) as killed:
-        (delivery_id,) = run(publish_parcels(redis_url, namespace, range(1), timeout=6.0))
-        eventually(lambda: endpoint.of("killed"))
-        with worker_process(redis_url, namespace, depot_at(endpoint.url("idle"))):
+    with worker_process(redis_url, namespace, depot_at(endpoint.url("idle"))) as idle:
+        idle.send_signal(
+            signal.SIGSTOP
+        )  # until the other has the task: to start a process takes longer than an attempt
+        with worker_process(redis_url, namespace, depot_at(endpoint.url("killed"))) as killed:
+            (delivery_id,) = run(publish_parcels(redis_url, namespace, range(1), timeout=4.0))
+            eventually(lambda: endpoint.of("killed"))
             kill(killed)
-            eventually(lambda: engine.inspect(delivery_id).state is State.COMPLETED, limit=20)
+        idle.send_signal(signal.SIGCONT)
+        eventually(lambda: engine.inspect(delivery_id).state is State.COMPLETED, limit=20)
     assert len(endpoint.of("idle")) == 1
     history = engine.inspect(delivery_id).history
     assert [(each.number, each.code) for each in history] == [(1, "worker_lost"), (2, "")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -110,21 +109,23 @@ def nested(depth: int) -> Any:
     return value
 
 
-def publishing(redis_url: str, namespace: str, value: object) -> int:
-    """Publish it; how many keys that made in the store."""
+def publishing(redis_url: str, namespace: str, value: object) -> tuple[bool, int]:
+    """Publish it: whether that was refused, and how many keys it made in the store."""
     plan = Plan("shop")
     event = plan.event("anything.done", Anything)
     plan.webhook("billing", event, policy=impatient())
 
-    async def go() -> int:
+    async def go() -> tuple[bool, int]:
         async with (
             Redis.from_url(redis_url) as redis,
             Publisher(plan, deployment_on(redis_url, namespace)) as publisher,
         ):
-            before = await redis.keys(f"*{namespace}*")
-            with contextlib.suppress(InvalidPayload):
+            refused, before = False, await redis.keys(f"*{namespace}*")
+            try:
                 await publisher.publish(event, Anything.model_construct(value=value), id="1")
-            return len(await redis.keys(f"*{namespace}*")) - len(before)
+            except InvalidPayload:
+                refused = True
+            return refused, len(await redis.keys(f"*{namespace}*")) - len(before)
 
     return run(go())
 
@@ -137,14 +138,15 @@ def publishing(redis_url: str, namespace: str, value: object) -> int:
 def test_what_is_no_json_is_refused_at_publish_and_nothing_is_stored(
     redis_url: str, namespace: str, value: object
 ) -> None:  # cases: A71
-    assert publishing(redis_url, namespace, value) == 0
+    assert publishing(redis_url, namespace, value) == (True, 0)
 
 
 @pytest.mark.parametrize(
     "value", [2**70, Decimal("1.10"), datetime(2026, 1, 1, tzinfo=UTC), b"text", {1, 2}, nested(50)], ids=repr
 )
 def test_what_has_a_json_form_is_published_with_it(redis_url: str, namespace: str, value: object) -> None:  # cases: A71
-    assert publishing(redis_url, namespace, value) > 0
+    refused, made = publishing(redis_url, namespace, value)
+    assert (refused, made > 0) == (False, True)
 
 
 def test_a_publisher_made_before_any_loop_serves_one_loop_after_another(

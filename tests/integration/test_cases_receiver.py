@@ -210,7 +210,7 @@ def test_sixty_four_handlers_in_threads_do_not_hold_up_a_refusal(http: str) -> N
             eventually(lambda: len(made.ledger._rows) == 64)  # type: ignore[union-attr]
             begun = time.monotonic()
             assert httpx.post(url, content=b"{}", trust_env=False).status_code == 401
-            assert time.monotonic() - begun < 2
+            assert time.monotonic() - begun < 6  # the handlers wait for 8
         finally:
             free.set()
         assert {future.result().status_code for future in waiting} == {204}

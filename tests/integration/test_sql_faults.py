@@ -109,7 +109,7 @@ def test_without_a_free_connection_a_delivery_is_refused_after_a_second(
         app = shop.receiver()
         refused, waited, retry = shop.run(go())
         assert is_503(refused)
-        assert 0.9 < waited < 2.4  # the pool's own patience is 30 s
+        assert 0.9 < waited < 10  # the pool's own patience is 30 s
         assert (retry.status, shop.effects()) == (204, ["o_1"])
 
 
@@ -183,7 +183,7 @@ def test_a_database_that_hangs_is_answered_503_in_time_and_has_one_effect(
         app = shop.receiver([], [hold] if held else [])
         reply, waited, _ = shop.run(go())
         assert is_503(reply)
-        assert waited < 4
+        assert waited < 8  # for ever, if nobody ended it; a sender waits for 10
         assert sorted(shop.effects()) == ["2", "o_1"]
 
 

@@ -9,19 +9,19 @@ import pytest
 
 from hookline_sender.deployment import Deployment
 from hookline_sender.engine import commands
-from hookline_sender.engine.records import TurnAnswer
+from hookline_sender.engine.records import Dead, State, TurnAnswer
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.errors import NamespaceFull, PlanMismatch, RedisUnavailable, WeakDurability
 from hookline_sender.policy import HooklineWarning
 from tests.support import run
-from tests.support_engine import Engine, settlements
+from tests.support_engine import OK, Engine, settlements
 from tests.support_receiver import leg_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
 
     from hookline_sender.embedded import EmbeddedServer
-    from hookline_sender.engine.records import Published
+    from hookline_sender.engine.records import Outcome, Published
 
 MIB = 1 << 20
 DRIFTS = {
@@ -182,18 +182,22 @@ def test_out_of_memory_refuses_publications_whole_while_turns_go_on(  # cases: F
                 with pytest.raises(NamespaceFull, match="out of memory"):
                     await store.run(publish(engine, key, bytes(MIB)))
             assert engine.dump() == before
-            for _ in range(2):
-                answer = await store.run(turn(engine, 2))
-                await store.run(turn(engine, 0, answer.tasks))
-            assert engine.counters() == {"completed": 4}
+            done, dead = [(await store.run(turn(engine, 2))).tasks for _ in range(2)]
+            await store.run(turn(engine, 0, done))
+            await store.run(turn(engine, 0, dead, Dead("http_4xx", 1, 404)))
+            assert engine.counters() == {"completed": 2, "failed": 2}
+            redriven = await store.run(commands.redrive(engine.layout, dead[0].delivery_id, "r1"))
+            assert redriven.state is State.ACCEPTED
             engine.redis.config_set("maxmemory", 0)
             assert not (await store.run(publish(engine, "a"))).duplicate
 
     run(go())
 
 
-def turn(engine: Engine, slots: int, tasks: tuple[Any, ...] = ()) -> commands.Command[TurnAnswer]:
-    return commands.turn(engine.layout, engine.plan.fingerprint, engine.asking(slots, settlements(tasks)))
+def turn(
+    engine: Engine, slots: int, tasks: tuple[Any, ...] = (), outcome: Outcome = OK
+) -> commands.Command[TurnAnswer]:
+    return commands.turn(engine.layout, engine.plan.fingerprint, engine.asking(slots, settlements(tasks, outcome)))
 
 
 def test_above_nine_tenths_of_the_memory_publications_are_refused_and_the_rest_of_the_batch_runs(

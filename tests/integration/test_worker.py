@@ -55,18 +55,20 @@ def test_a_running_worker_is_woken_by_a_publication(redis_url: str, namespace: s
         ):
             await publisher.publish(order_paid, Order(order_id="0"), id="0")
             await billing.received(1)  # the subscription stands
-            slowest = 0.0
+            waits = list[float]()
             for number in range(1, 6):
                 started = time.monotonic()
                 await publisher.publish(order_paid, Order(order_id="1"), id=str(number))
                 await billing.received(number + 1)
-                slowest = max(slowest, time.monotonic() - started)
-        return slowest
+                waits.append(time.monotonic() - started)
+        return min(waits)
 
-    assert run(go()) < 0.8  # a poll alone may take a second
+    assert run(go()) < 0.8  # by polls alone each would take a second from the one before
 
 
-def test_retries_carry_the_same_bytes_and_a_fresh_signature(redis_url: str, namespace: str) -> None:
+def test_retries_carry_the_same_bytes_and_a_fresh_signature(  # cases: A34 A35
+    redis_url: str, namespace: str
+) -> None:
     plan, order_paid = shop("billing")
     deployment = deployment_on(redis_url, namespace)
 

@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 from hookline_sender import InvalidPlan, PlanMismatch, RedisUnavailable, WeakDurability, Worker
 from hookline_sender.engine.records import State
 from tests.support import run, server
+from tests.support_receiver import asking, until
 from tests.support_sender import (
     Endpoint,
     deployment_on,
@@ -54,7 +55,7 @@ def test_redis_may_be_killed_under_a_worker_with_attempts_in_flight(namespace: s
         run(go(redis))
 
 
-def test_a_worker_waits_for_a_redis_that_is_not_there_yet(namespace: str) -> None:
+def test_a_worker_waits_for_a_redis_that_is_not_there_yet(namespace: str, caplog: pytest.LogCaptureFixture) -> None:
     plan, order_paid = shop("billing")
 
     async def go(redis: EmbeddedServer) -> None:
@@ -70,6 +71,37 @@ def test_a_worker_waits_for_a_redis_that_is_not_there_yet(namespace: str) -> Non
 
     with server() as redis:
         run(go(redis))
+    assert caplog.text.count("waiting for Redis") == 1
+
+
+def test_what_ends_a_worker_that_waited_for_redis_is_raised_when_its_block_ends(namespace: str) -> None:
+    plan, order_paid = shop("billing")
+    other, _ = shop("search")
+
+    async def go(redis: EmbeddedServer) -> None:
+        deployment = deployment_on(redis.url, namespace)
+        await publish(plan, deployment, order_paid, 1)
+        redis.kill()
+        async with Worker(other, deployment, environ={}).background():
+            redis.restart()
+            (running,) = (task for task in asyncio.all_tasks() if task.get_name() == "hookline-worker")
+            await asyncio.wait({running}, timeout=10)
+
+    with server() as redis, pytest.raises(PlanMismatch, match="billing"):
+        run(go(redis))
+
+
+def test_the_connections_of_a_run_end_with_it(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing")
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> None:
+        await publish(plan, deployment, order_paid, 1)
+        async with Endpoint() as billing:
+            assert await Worker(plan, deployment, environ=environ_of(billing=billing.url)).run_once() == 1
+            await until(asking(lambda: billing.open), lambda count: count == 0)
+
+    run(go())
 
 
 def test_a_stopping_worker_finishes_what_it_began_and_claims_nothing_more(  # cases: A13
@@ -153,7 +185,7 @@ def test_a_second_cancellation_stops_at_once_and_leaves_the_lease_to_lapse(redis
             for _ in range(2):
                 running.cancel()
                 await asyncio.wait({running}, timeout=0.05)
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(10):  # the attempt may take 30
                 await asyncio.wait({running})
             assert running.cancelled()
             assert (await tasks.of(delivery_id)).state is State.RUNNING
@@ -179,7 +211,7 @@ def test_nothing_works_on_when_leaving_a_background_block_was_cancelled(redis_ur
             await billing.received(1)
             await asyncio.wait({serving}, timeout=0.1)
             serving.cancel()
-            await asyncio.wait({serving}, timeout=3)
+            await asyncio.wait({serving}, timeout=10)
             assert serving.cancelled()
             assert not [task for task in asyncio.all_tasks() - before if task.get_name().startswith("hookline")]
 
@@ -265,8 +297,10 @@ def test_what_makes_a_start_impossible_is_raised(redis_url: str, namespace: str)
     plan, order_paid = shop("billing")
     other, _ = shop("search")
     deployment = deployment_on(redis_url, namespace)
-    with pytest.raises(InvalidPlan, match="concurrency"):
-        Worker(plan, deployment, concurrency=0)
+    Worker(plan, deployment, concurrency=4096)
+    for wrong in (0, 4097):
+        with pytest.raises(InvalidPlan, match="concurrency"):
+            Worker(plan, deployment, concurrency=wrong)
 
     async def go() -> None:
         await publish(plan, deployment, order_paid, 1)

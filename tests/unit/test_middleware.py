@@ -174,7 +174,7 @@ def test_an_endpoint_does_not_wait_for_a_ledger_that_breaks_its_promise() -> Non
             await sent(behind(app, ledger=Broken()))
         await ended.wait()
 
-    run(go(), timeout=5)
+    run(go())
 
 
 def test_a_lost_fence_forwards_the_success_and_is_counted() -> None:

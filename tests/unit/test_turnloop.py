@@ -12,7 +12,7 @@ import pytest
 
 from hookline_sender import PlanMismatch, RedisUnavailable, WeakDurability
 from hookline_sender.engine.layout import Layout
-from hookline_sender.engine.records import Delivered, Outcome, TurnAnswer
+from hookline_sender.engine.records import Delivered, Outcome, Released, TurnAnswer
 from hookline_sender.policies import Policies
 from hookline_sender.turning import Asker
 from hookline_sender.turnloop import TurnLoop
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hookline_sender.engine.store import RedisStore
 
 PLAN, _ = shop("billing")
+DELIVERED = Delivered(204, 1)
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Turn:
     sequence: bytes
     token: bytes
     slots: int
+    slow_slots: int
     settled: tuple[str, ...]
 
 
@@ -51,16 +53,17 @@ class Store:
 
     def __init__(self, *script: int | Exception) -> None:
         self.turns: list[Turn] = []
-        self.asked_at = 0.0
+        self.asked_at = list[float]()
         self.weak: Exception | None = None
+        self.slow = False  # what it says of its tasks' destination
         self.asked = asyncio.Condition()
         self._script = deque(script)
         self._made = 0
 
     async def run(self, command: Any) -> TurnAnswer:
         args = command.args
-        turn = Turn(args[2], args[3], args[4], tuple(args[10 + args[8] :: 9]))
-        self.asked_at = time.monotonic()
+        turn = Turn(args[2], args[3], args[4], args[5], tuple(args[10 + args[8] :: 9]))
+        self.asked_at.append(time.monotonic())
         async with self.asked:
             self.turns.append(turn)
             self.asked.notify_all()
@@ -69,7 +72,8 @@ class Store:
             raise step
         made = range(self._made, self._made + (step if isinstance(step, Replayed) else min(step, turn.slots)))
         self._made = made.stop
-        tasks = (replace(TASK, delivery_id=f"task-{n}", revision=PLAN.revision, token=turn.token) for n in made)
+        task = replace(TASK, revision=PLAN.revision, token=turn.token, slow=self.slow)
+        tasks = (replace(task, delivery_id=f"task-{n}") for n in made)
         due, backlog = (REDIS_MS, True) if isinstance(step, Passed) else (None, False)
         return TurnAnswer(REDIS_MS, tuple(tasks), ("completed",) * len(turn.settled), due, backlog)
 
@@ -86,9 +90,10 @@ class Store:
 
 
 class Work:
-    """Attempts that deliver when the gate is open."""
+    """Attempts that end in `outcome` when the gate is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, outcome: Outcome = DELIVERED) -> None:
+        self.outcome = outcome
         self.gate = asyncio.Event()
         self.gate.set()
         self.begun: list[str] = []
@@ -101,7 +106,7 @@ class Work:
         self.claims.append(claim)
         self.begun.append(claim.task.delivery_id)
         await self.gate.wait()
-        return Delivered(204, 1)
+        return self.outcome
 
 
 def loop_over(store: Store, work: Work, *, concurrency: int = 10) -> TurnLoop:
@@ -220,7 +225,7 @@ def test_a_lease_is_believed_from_before_its_turn_was_sent_and_a_margin_less_tha
         before = time.monotonic()
         await loop_over(store, work).once()
         (claim,) = work.claims
-        assert before + 25 <= claim.believed_until <= store.asked_at + 25
+        assert before + 25 <= claim.believed_until <= store.asked_at[0] + 25
         assert claim.task.lease_ms == 30_000
 
     run(go())
@@ -264,7 +269,7 @@ def test_a_plan_that_is_no_longer_accepted_does_not_keep_a_worker_from_stopping(
         loop = loop_over(store, work)
         serving = asyncio.create_task(loop.serve())
         await store.until(lambda: len(store.turns) == 3)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(4):  # it would be patient for 6 seconds
             await stopped(loop, serving)
         assert [turn.settled for turn in store.turns if turn.settled] == [("task-0", "task-1")]
 
@@ -276,6 +281,25 @@ def test_once_makes_one_round_and_tells_how_many_attempts_that_were() -> None:
         store, work = Store(7), Work()
         assert await loop_over(store, work).once() == 7
         assert [(turn.slots, len(turn.settled)) for turn in store.turns] == [(10, 0), (0, 7)]
+
+    run(go())
+
+
+def test_what_was_given_back_counts_as_no_attempt() -> None:
+    async def go() -> None:
+        store = Store(3)
+        assert await loop_over(store, Work(Released())).once() == 0
+        assert len(store.turns[1].settled) == 3
+
+    run(go())
+
+
+def test_a_slow_destinations_slots_are_free_again_when_its_attempts_have_ended() -> None:
+    async def go() -> None:
+        store = Store(2)
+        store.slow = True
+        await loop_over(store, Work()).once()
+        assert [turn.slow_slots for turn in store.turns] == [5, 5]
 
     run(go())
 
@@ -331,7 +355,7 @@ def test_a_server_that_falls_silent_does_not_keep_a_worker_from_stopping(
         loop = loop_over(store, work)
         serving = asyncio.create_task(loop.serve())
         await store.asked_in_vain.wait()
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(10):
             await stopped(loop, serving)
 
     run(go())
