@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from sqlalchemy import BigInteger, Column, Connection, MetaData, String, Table, and_, select, update
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     AnyAsyncSession = AsyncSession | AsyncConnection
     Event = DomainEvent[Any] | DomainEventRef
 
-LONGEST: Final = 255  # characters of an aggregate's id
+LONGEST: Final = 256  # characters of an aggregate's id, as senders may have them
 LARGEST: Final = 2**63 - 1
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")  # PostgreSQL has no NUL, UTF-8 no half of a surrogate pair
 
 
 def revision_table(metadata: MetaData, name: str = "hookline_revision") -> Table:
@@ -122,7 +124,7 @@ def _named(event: Event) -> tuple[str, int]:
     if not aggregate_id or revision is None:
         message = "the event names no aggregate and revision, so it cannot be put in order"
         raise Reject(message)
-    if len(aggregate_id) > LONGEST or "\0" in aggregate_id or not aggregate_id.isprintable() or abs(revision) > LARGEST:
+    if len(aggregate_id) > LONGEST or _UNSTORABLE.search(aggregate_id) or not -LARGEST - 1 <= revision <= LARGEST:
         message = "the event's aggregate has an id or a revision that no table takes"
         raise Reject(message)
     return aggregate_id, revision
