@@ -235,22 +235,6 @@ def test_slots_that_small_queues_leave_go_to_the_long_one(engine: Engine) -> Non
     assert len(engine.claim(10)) == 10
 
 
-def test_fifty_thousand_waiting_tasks_delay_another_destination_by_no_turn(engine: Engine) -> None:
-    flood = Lane("flood", cap=1024)
-    with engine.redis.pipeline(transaction=False) as pipeline:
-        for number in range(300):
-            engine.publish(f"f{number}", flood)
-        # The rest stands for itself: members without a record cost the claim as much as real ones.
-        pipeline.rpush(engine.key("q:" + flood.id), *(f"{number:022}" for number in range(49_700)))
-        pipeline.execute()
-    busy = engine.claim(10)
-    engine.publish("other", Lane("other"))
-    tasks = engine.turn(10, settlements(busy)).tasks
-    assert "other" in keys_of(tasks)
-    assert len(tasks) == 10
-    engine.redis.ltrim(engine.key("q:" + flood.id), 0, 280)  # for the check of consistency
-
-
 def test_a_destination_with_nothing_in_flight_comes_before_one_that_is_being_served(engine: Engine) -> None:
     for number in range(10):
         engine.publish(f"f{number}", Lane("flood"))
