@@ -10,6 +10,7 @@ import pytest
 
 from hookline_sender.egress import AddressPolicy, FastTransport, HttpxTransport
 from hookline_sender.egress.guard import Guard
+from hookline_sender.egress.names import Names
 from hookline_sender.egress.transport import RESERVED
 from hookline_sender.engine.records import Dead, Delivered, Retry
 from tests.support import run
@@ -329,7 +330,7 @@ def test_the_next_address_of_a_host_is_tried_when_one_refuses(transport: Opening
     async def go() -> None:
         tls, trust = certificate(tmp_path, "localhost")
         async with endpoint(status(200), tls=tls) as there, transport(trust=trust) as used:
-            used._guard = Guard(used._policy, lookup=two)
+            used._guard = Guard(used._policy, Names(two))
             assert isinstance(await send(there.url, transport=used), Delivered)
 
     run(go())
