@@ -161,6 +161,20 @@ def test_an_idle_worker_finds_the_new_master_too(namespace: str) -> None:
         run(go(master, replica), timeout=60)
 
 
+def test_a_server_that_becomes_weak_is_noticed_although_no_connection_is_lost(namespace: str) -> None:
+    async def go(url: str) -> None:
+        async with Publisher(PLAN, deployment_on(url, namespace)) as publisher, Redis.from_url(url) as client:
+            assert publisher._open is not None
+            publisher._open.store._dialogue._check_interval = 0.0  # else half a minute
+            await order(publisher, 1)
+            await client.config_set("appendfsync", "everysec")
+            with pytest.raises(WeakDurability, match="appendfsync=everysec"):
+                await order(publisher, 2)
+
+    with server() as redis:
+        run(go(redis.url))
+
+
 async def snapshot(client: Redis, status: str) -> None:
     """Let the server try a snapshot that ends in `status`."""
     await until(lambda: client.info("persistence"), lambda told: not told["rdb_bgsave_in_progress"])

@@ -33,6 +33,8 @@ from tests.support_sender import Order, deployment_on, shop
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from hookline_sender.engine.dialogue import Dialogue
+
 PLAN, ORDER_PAID = shop("billing", "search")
 ELSEWHERE = Plan("other").event("order.elsewhere", Order)
 
@@ -45,6 +47,12 @@ def redis(redis_url: str) -> Iterator[Redis]:
 
 def order(publisher: SyncPublisher, number: int | str = 1, **options: Any) -> Publication:
     return publisher.publish(ORDER_PAID, Order(order_id=str(number)), id=f"order-{number}", **options)
+
+
+def dialogue_of(publisher: SyncPublisher) -> Dialogue:
+    """What this thread says to the server."""
+    assert publisher._open is not None
+    return publisher._open.store._talk().dialogue
 
 
 def test_an_event_published_either_way_is_the_same_publication(redis_url: str, namespace: str) -> None:
@@ -147,12 +155,16 @@ def test_a_lost_connection_is_made_again_and_changes_nothing(redis_url: str, nam
             assert not order(publisher, number).duplicate
 
 
-def test_a_server_found_weak_later_gets_nothing(namespace: str) -> None:
+@pytest.mark.parametrize("by", ["a lost connection", "the next check"])
+def test_a_server_found_weak_later_gets_nothing(namespace: str, by: str) -> None:
     with server() as own, SyncPublisher(PLAN, deployment_on(own.url, namespace)) as publisher:
         order(publisher)
         with Redis.from_url(own.url) as redis:
             redis.config_set("appendfsync", "everysec")
-            redis.client_kill_filter(_type="normal", skipme=True)
+            if by == "a lost connection":
+                redis.client_kill_filter(_type="normal", skipme=True)
+            else:
+                dialogue_of(publisher)._check_interval = 0.0  # else half a minute
             with pytest.raises(WeakDurability, match="appendfsync=everysec"):
                 order(publisher, 2)
             redis.config_set("appendfsync", "always")

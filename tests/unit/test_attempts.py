@@ -115,6 +115,16 @@ def test_an_attempt_has_its_timeout_and_is_delivered() -> None:
     run(go())
 
 
+def test_a_request_is_stamped_with_redis_own_time_after_that_was_set_back() -> None:
+    async def go() -> None:
+        transport, now = Transport(lambda on_sent: on_sent()), time.monotonic()
+        set_back = replace(claim(now), clock=RedisClock(REDIS_MS, now, shift_ms=3_600_000))
+        await attempts_over(transport).make(set_back)
+        assert 0 <= int(transport.sent[b"x-axiom-timestamp"]) - (REDIS_MS - 3_600_000) < 60_000
+
+    run(go())
+
+
 @pytest.mark.parametrize(("event", "named"), [("order.paid", None), ("order.added-by-a-newer-plan", True)])
 def test_an_event_the_plan_does_not_have_is_named_in_case_its_body_does_not(event: str, *, named: bool | None) -> None:
     async def go() -> None:

@@ -13,7 +13,7 @@ from hookline_sender import InvalidPayload, PayloadTooLarge, Plan, UnboundEvent
 from hookline_sender.arguments import Options
 from hookline_sender.engine.records import Published
 from hookline_sender.publication import MAX_BODY_BYTES, Composer, content_digest
-from tests.support_sender import Order, shop
+from tests.support_sender import Order, impatient, shop
 
 PLAN, ORDER_PAID = shop("billing", "search")
 COMPOSER = Composer(PLAN, "shop")
@@ -28,6 +28,15 @@ def test_the_id_is_the_source_of_the_wires_event_id() -> None:
     first, again, other = request(), request(), request(id="order-2")
     assert json.loads(first.body)["event_id"] == f"evt_{first.pid}"
     assert first.pid == again.pid != other.pid
+
+
+def test_a_delay_is_below_the_deadline_of_every_destination() -> None:
+    plan, order_paid = shop("billing", policy=impatient(deadline=60.0))
+    plan.webhook("search", order_paid, policy=impatient(deadline=3600.0))
+    made = Composer(plan, "shop").request(order_paid, Order(order_id="1"), Options("order-1", delay=59.0))
+    assert made.delay_ms == 59_000
+    with pytest.raises(InvalidPayload, match="deadline"):
+        Composer(plan, "shop").request(order_paid, Order(order_id="1"), Options("order-1", delay=60.0))
 
 
 def test_the_digest_ignores_trace_and_a_time_that_was_filled_in() -> None:
