@@ -37,6 +37,24 @@ def test_a_mock_transport_sees_the_signed_request() -> None:
     assert (seen[0].headers["host"], seen[0].headers["accept-encoding"]) == ("shop.example", "identity")
 
 
+@pytest.mark.parametrize(
+    ("url", "host", "target"),
+    [
+        ("https://\N{CIRCLED LATIN SMALL LETTER S}hop.example./", b"shop.example", b"/"),
+        ("https://xn--a.example/", b"xn--a.example", b"/"),
+        ("https://B\N{LATIN CAPITAL LETTER U WITH DIAERESIS}cher.example/", b"xn--bcher-kva.example", b"/"),
+        ("https://shop.example/a/../b//?", b"shop.example", b"/a/../b//?"),
+    ],
+)
+def test_a_transport_is_given_the_url_as_it_was_judged(url: str, host: bytes, target: bytes) -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        assert (request.url.raw_host, request.extensions["target"]) == (host, target)
+        assert request.headers["host"] == host.decode()
+        return httpx.Response(204)
+
+    assert isinstance(run(send(url, transport=as_transport(httpx.MockTransport(handler)))), Delivered)
+
+
 def test_an_asgi_app_can_be_the_destination() -> None:
     async def app(scope: dict[str, object], _: object, send: object) -> None:
         assert scope["path"] == "/hook"

@@ -82,10 +82,16 @@ class AdaptedTransport:
         on_sent: Callable[[], None] | None = None,
     ) -> WireResponse:
         """See Transport.post."""
-        target_of(url, self._policy)
+        target = target_of(url, self._policy)
         check_headers(headers)
-        all_headers = [*headers, (b"accept-encoding", b"identity")]
-        request = self._request_class("POST", url, headers=all_headers, content=body)
+        request = self._request_class(
+            "POST",
+            # As it was judged: httpx reads international names by other rules, and takes dots out of paths.
+            f"{target.origin}{target.target.decode('ascii')}",
+            headers=[(b"host", target.authority.encode("ascii")), *headers, (b"accept-encoding", b"identity")],
+            content=body,
+            extensions={"target": target.target},
+        )
         progress = Progress(on_sent)
         return await by_deadline(deadline, progress, self._exchange(request, progress))
 
