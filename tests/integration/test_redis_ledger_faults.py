@@ -102,13 +102,18 @@ def test_a_claim_that_a_failover_lost_is_counted_as_lost_and_nothing_is_written(
         assert run(go(successor)) == (204, 1, 0)
 
 
-def test_a_ledger_that_reaches_a_weaker_server_takes_no_claims_there(redis_url: str, namespace: str) -> None:
+def test_a_ledger_that_reaches_a_weaker_server_takes_no_claims_there_until_it_is_repaired(
+    redis_url: str, namespace: str
+) -> None:
     async def go(weak: EmbeddedServer) -> None:
         async with proxied(redis_url, namespace) as (ledger, proxy):
             proxy.lead_to(weak.url)
             proxy.cut()
             with pytest.raises(WeakDurability, match="appendfsync=everysec"):
                 await ledger.claim(entry(), owner(), LEASE)
+            with contextlib.closing(untyped_client(weak.url)) as client:
+                client.config_set("appendfsync", "always")
+            assert isinstance(await at_last(lambda: ledger.claim(entry(), owner(), LEASE)), Claimed)
 
     with server(extra={"appendfsync": "everysec"}) as weak:
         run(go(weak))
