@@ -41,22 +41,18 @@ class Accepting:
 
     def __init__(self, queue: Queue, name: str, counters: MutableMapping[str, int]) -> None:
         self.ledger, self._name, self._counters = queue, name, counters
-        self._tasks = Tasks()
+        self.tasks = Tasks(STOP_GRACE)
         self._looked_at = -LOOK_EVERY
 
     async def answer(self, entry: Entry, delivery: Delivery, start: Start) -> Answer:
         """What to respond. Cancelling the caller leaves the delivery to be stored."""
         del start  # a processor begins the work
-        return await asyncio.shield(self._tasks.start(self._stored(entry, delivery)))
+        return await asyncio.shield(self.tasks.start(self._stored(entry, delivery)))
 
     async def recorded(self, entry: Entry) -> Answer | None:
         """The answer of a delivery that was stored before, without storing it."""
         found = await self.ledger.find(self._name, entry)
         return None if found is None else _answer(found)
-
-    async def drain(self) -> None:
-        """Let what is being stored be stored."""
-        await self._tasks.drain(STOP_GRACE)
 
     async def _stored(self, entry: Entry, delivery: Delivery) -> Answer:
         try:
@@ -64,7 +60,7 @@ class Accepting:
         except LedgerUnavailable:
             return answers.LEDGER_DOWN
         if isinstance(put, Queued):
-            self._tasks.start(self._look())
+            self.tasks.start(self._look())
         return _answer(put)
 
     async def _look(self) -> None:

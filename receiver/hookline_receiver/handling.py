@@ -64,31 +64,19 @@ class Handling:
 
     def __init__(self, ledger: Ledger, terms: Terms, counters: MutableMapping[str, int]) -> None:
         self.ledger, self._terms, self._counters = ledger, terms, counters
-        self._tasks = Tasks()
+        self.tasks = Tasks(terms.handler_deadline + STOP_GRACE)
 
     async def answer(self, entry: Entry, delivery: Delivery, start: Start) -> Settled:
         """What to respond; `start` begins the work once the delivery is claimed.
 
         Cancelling the caller leaves the handling to go on.
         """
-        return await asyncio.shield(self._tasks.start(self._guarded(entry, delivery, start)))
+        return await asyncio.shield(self.tasks.start(self._guarded(entry, delivery, start)))
 
     async def recorded(self, entry: Entry) -> Answer | None:
         """The answer of a delivery that was handled before, without claiming it."""
         found = await self.ledger.find(entry)
         return None if found is None else unclaimed(found)
-
-    async def ended(self) -> None:
-        """Return when nothing runs any more, also no thread past its handler's deadline."""
-        await self._tasks.ended()
-
-    async def stop(self) -> None:
-        """Stop what runs."""
-        await self._tasks.drain(0)
-
-    async def drain(self) -> None:
-        """Let running handlers end within their deadline, then stop what is left."""
-        await self._tasks.drain(self._terms.handler_deadline + STOP_GRACE)
 
     async def _guarded(self, entry: Entry, delivery: Delivery, start: Start) -> Settled:
         try:
@@ -130,7 +118,7 @@ class Handling:
             if not await ends(work, self._terms.handler_deadline):
                 work.stop()
                 if not await ends(work, STOP_GRACE):
-                    self._tasks.start(self._settle_late(held, work))
+                    self.tasks.start(self._settle_late(held, work))
                     return answers.OVERDUE
                 return await self._settle(held, work, stopped=True)
             return await self._settle(held, work)
@@ -165,7 +153,7 @@ class Handling:
 
     async def _complete_by_hand(self, held: _Held) -> None:
         if held.recording is None:
-            held.recording = self._tasks.start(self._complete(held, COMPLETED))
+            held.recording = self.tasks.start(self._complete(held, COMPLETED))
         if not await asyncio.shield(held.recording):
             message = "the delivery's completion could not be recorded: the next attempt will run the endpoint again"
             raise LedgerUnavailable(message)

@@ -214,9 +214,9 @@ class Processor:
         flow = handling_of(ledger, self._terms, self._counters)
         try:
             answer = await flow.answer(Entry(taken.key, b""), replace(taken.delivery, fence=taken.fence), start)
-            await flow.ended()
+            await flow.tasks.ended()
         except asyncio.CancelledError:
-            await flow.stop()
+            await flow.tasks.stop()
             if ledger.over and not ledger.finished:
                 await self._settle(taken, Again(0, "stopped"))
             raise

@@ -193,7 +193,7 @@ class Receiver:
             try:
                 yield
             finally:
-                await self._handling.drain()
+                await self._handling.tasks.drain()
                 self.reading.starter.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

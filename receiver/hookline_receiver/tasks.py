@@ -14,9 +14,10 @@ T = TypeVar("T")
 
 
 class Tasks:
-    """The running tasks of one receiver."""
+    """The running tasks of one receiver. At the end they get `patience` seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
         self._running: set[asyncio.Task[Any]] = set()
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -27,14 +28,18 @@ class Tasks:
         return task
 
     async def ended(self) -> None:
-        """Return when none runs any more."""
+        """Return when none runs any more, also no thread past its handler's deadline."""
         while self._running:
             await asyncio.wait(set(self._running))
 
-    async def drain(self, seconds: float) -> None:
-        """Let running tasks end within that time, then stop what is left."""
+    async def drain(self) -> None:
+        """Let running tasks end in time, then stop what is left."""
         if self._running:
-            await asyncio.wait(set(self._running), timeout=seconds)
+            await asyncio.wait(set(self._running), timeout=self._patience)
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Stop what runs."""
         left = set(self._running)
         for task in left:
             task.cancel()

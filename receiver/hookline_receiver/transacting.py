@@ -73,7 +73,7 @@ class Transacting:
 
     def __init__(self, ledger: TransactionalLedger, terms: Terms) -> None:
         self.ledger, self._terms = ledger, terms
-        self._tasks, self._turns = Tasks(), Turns()
+        self.tasks, self._turns = Tasks(terms.handler_deadline + STOP_GRACE), Turns()
 
     async def answer(self, entry: Entry, delivery: Delivery, start: Start) -> Settled:
         """What to respond; `start` begins the work once the row is inserted.
@@ -82,7 +82,7 @@ class Transacting:
         """
         said: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
         held = _Held(self.ledger.transaction(entry, self._terms.handler_deadline), said)
-        running = self._tasks.start(self._guarded(entry, delivery, start, held))
+        running = self.tasks.start(self._guarded(entry, delivery, start, held))
         running.add_done_callback(lambda _: held.say(answers.OVERDUE))  # it was stopped: nobody shall wait for ever
         return await asyncio.shield(said)
 
@@ -90,18 +90,6 @@ class Transacting:
         """The answer of a delivery that was handled before; writes nothing."""
         found = await self.ledger.find(entry)
         return None if found is None else unclaimed(found)
-
-    async def ended(self) -> None:
-        """Return when nothing runs any more, also no thread past its handler's deadline."""
-        await self._tasks.ended()
-
-    async def stop(self) -> None:
-        """Stop what runs."""
-        await self._tasks.drain(0)
-
-    async def drain(self) -> None:
-        """Let running handlers end within their deadline, then stop what is left."""
-        await self._tasks.drain(self._terms.handler_deadline + STOP_GRACE)
 
     async def _guarded(self, entry: Entry, delivery: Delivery, start: Start, held: _Held) -> None:
         try:
@@ -228,7 +216,7 @@ class Transacting:
             message = "complete() commits delivery.session: write with it, what the endpoint wrote elsewhere stays out"
             raise InvalidReceiver(message)
         if held.recording is None:
-            held.recording = self._tasks.start(held.transaction.commit(COMPLETED))
+            held.recording = self.tasks.start(held.transaction.commit(COMPLETED))
         try:
             await asyncio.shield(held.recording)
         except Exception as error:
@@ -249,7 +237,7 @@ class Transacting:
         seconds: float = PATIENCE,
     ) -> T:
         """What the step returns, however late; the sender is answered `otherwise` after that many seconds."""
-        held.step = task = step if isinstance(step, asyncio.Task) else self._tasks.start(step)
+        held.step = task = step if isinstance(step, asyncio.Task) else self.tasks.start(step)
         await asyncio.wait({task}, timeout=seconds)
         if not task.done():
             held.say(otherwise)

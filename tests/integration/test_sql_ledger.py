@@ -150,7 +150,7 @@ def test_a_receiver_that_stops_commits_what_ends_in_time_and_nothing_else(shop: 
     async def go() -> Reply:
         async with app.lifespan():
             running = asyncio.create_task(call(app, *REQUEST))
-            await until(asking(lambda: app._handling._tasks._running), bool)
+            await until(asking(lambda: app._handling.tasks._running), bool)
             asyncio.get_running_loop().call_later(0.3, hold.go_on.set)
         return await running
 

@@ -14,7 +14,8 @@ import pytest
 from hookline_receiver import Delivery
 from hookline_receiver.handlers import Work
 from hookline_receiver.handling import Terms
-from hookline_receiver.ledger.driven import Driven, Lanes, Share
+from hookline_receiver.ledger.driven import Driven, Share
+from hookline_receiver.ledger.lanes import Lanes
 from hookline_receiver.ledger.protocol import Entry
 from hookline_receiver.transacting import Transacting
 from tests.support import run
@@ -103,8 +104,8 @@ def test_stopped_at_any_turn_of_the_loop_no_connection_is_kept(turns: int, *, th
         answer = asyncio.ensure_future(flow.answer(ENTRY, DELIVERY, partial(starting, lambda: None)))
         for _ in range(turns):
             await asyncio.sleep(0)
-        await flow.stop()
-        await asyncio.wait_for(flow.ended(), 10)
+        await flow.tasks.stop()
+        await asyncio.wait_for(flow.tasks.ended(), 10)
         assert not ledger.connection.open
         (await asyncio.wait_for(ledger.share.take(), 10))()
         await asyncio.wait({answer}, timeout=10)
@@ -118,10 +119,10 @@ def test_a_thread_that_outlives_its_receiver_rolls_back_when_its_handler_ends() 
         flow = Transacting(ledger, Terms(handler_deadline=0.01))
         answer = asyncio.ensure_future(flow.answer(ENTRY, DELIVERY, partial(starting, held)))
         await asyncio.to_thread(there.wait, 10)
-        await flow.stop()
+        await flow.tasks.stop()
         assert ledger.connection.open
         go_on.set()
-        await asyncio.wait_for(flow.ended(), 10)
+        await asyncio.wait_for(flow.tasks.ended(), 10)
         await asyncio.wait({answer}, timeout=10)
 
     def held() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from django.conf import settings
 from django.db import Error
@@ -13,7 +12,8 @@ from django.db import connections as databases
 
 from hookline_receiver.django import unit
 from hookline_receiver.errors import InvalidReceiver, LedgerUnavailable
-from hookline_receiver.ledger.driven import Driven, Lanes, Share
+from hookline_receiver.ledger.driven import CONNECTIONS, Driven, Share
+from hookline_receiver.ledger.lanes import Lanes
 from hookline_receiver.ledger.protocol import RETENTION
 from hookline_receiver.ledger.pruning import PRUNE_BATCH, PRUNE_INTERVAL, prune_all, pruning
 from hookline_receiver.limits import check_seconds, check_whole
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 T = TypeVar("T", str, float)
-
-CONNECTIONS: Final = 5
-PATIENCE: Final = 5.0  # seconds for a short transaction of the ledger's own
 
 
 class DjangoLedger:
@@ -63,7 +60,6 @@ class DjangoLedger:
         self._connections = connections
         self._share: Share | None = None
         self._lanes = Lanes()
-        self._openings = 0
 
     def __repr__(self) -> str:
         return f"DjangoLedger(using={self._using!r})"
@@ -84,14 +80,9 @@ class DjangoLedger:
                 'is "hookline_receiver.django" in INSTALLED_APPS, and was `manage.py migrate` run?'
             )
             raise LedgerUnavailable(message) from error
-        self._openings += 1
-        try:
+        with self._lanes.opened():
             async with pruning(self._prune_batch, self._prune_interval, Error, OSError):
                 yield
-        finally:
-            self._openings -= 1
-            if not self._openings:
-                self._lanes.close()
 
     async def find(self, entry: Entry) -> Done | Conflict | None:
         """How the delivery ended; None while it has not."""
@@ -119,12 +110,7 @@ class DjangoLedger:
         return await self._run(partial(unit.prune, retention=self._retention, batch=PRUNE_BATCH))
 
     async def _run(self, statements: Callable[[BaseDatabaseWrapper], R]) -> R:
-        lane = self._lanes.take()
-        try:
-            async with asyncio.timeout(PATIENCE):  # a TimeoutError is an OSError
-                return await lane.run(partial(self._connected, statements))
-        finally:
-            lane.leave()
+        return await self._lanes.run(partial(self._connected, statements))
 
     def _connected(self, statements: Callable[[BaseDatabaseWrapper], R]) -> R:
         connection = databases[self._using]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from django.db import DatabaseError, InterfaceError, OperationalError, connections, transaction
 
 from hookline_receiver.errors import InvalidReceiver
+from hookline_receiver.ledger.driven import BUSY_PAUSE, HANDLED, IDLE_GRACE, LOCK_TIMEOUT
 from hookline_receiver.ledger.passing import driver_error_passes
 from hookline_receiver.ledger.protocol import Busy, Conflict, Done
 
@@ -23,10 +24,6 @@ log = logging.getLogger("hookline.receiver")
 
 VENDORS: Final = ("postgresql", "sqlite")
 TABLE: Final = "hookline_inbox"
-HANDLED: Final = 204  # what a row says until its transaction knows better
-LOCK_TIMEOUT: Final = 2.0  # seconds that a statement waits for another transaction's lock
-IDLE_GRACE: Final = 5.0  # seconds beyond the handler's deadline after which PostgreSQL ends an idle transaction
-BUSY_PAUSE: Final = 1.0  # seconds after which a copy of a running delivery may come again
 
 _INSERT: Final = f"""INSERT INTO {TABLE} ("key", fingerprint, status, recorded_at)
     VALUES (%s, %s, {HANDLED}, CURRENT_TIMESTAMP) ON CONFLICT DO NOTHING"""  # noqa: S608 - constants
@@ -85,7 +82,7 @@ class DjangoUnit:
     """The row and the handler's writes, in one `atomic` of the connection that the thread has."""
 
     def __init__(self, alias: str, entry: Entry, deadline: float) -> None:
-        self._alias, self._entry, self._deadline = alias, entry, deadline
+        self._alias, self._entry, self._idle = alias, entry, deadline + IDLE_GRACE
         self._block: contextlib.ExitStack | None = None
 
     @property
@@ -104,7 +101,7 @@ class DjangoUnit:
         self._block.enter_context(transaction.atomic(using=self._alias, durable=True))
         with self.session.cursor() as cursor:
             if self.session.vendor == "postgresql":
-                limits = {"lock_timeout": LOCK_TIMEOUT, "idle_in_transaction_session_timeout": self._limit}
+                limits = {"lock_timeout": LOCK_TIMEOUT, "idle_in_transaction_session_timeout": self._idle}
                 for name, seconds in limits.items():
                     cursor.execute("SELECT set_config(%s, %s, true)", [name, f"{seconds * 1000:.0f}"])
                 # An insert alone would wait for the other transaction. This waits for nobody, and ends with ours.
@@ -127,10 +124,6 @@ class DjangoUnit:
         """Roll back, or drop a connection that cannot."""
         self._quietly(self._roll_back)
         self._quietly(self.session.close_if_unusable_or_obsolete)
-
-    @property
-    def _limit(self) -> float:
-        return self._deadline + IDLE_GRACE
 
     def _require_row(self, status: int) -> None:
         # The last statement: Django itself raises here when one has failed before and the handler went on.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -13,8 +13,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.pool import SingletonThreadPool
 
 from hookline_receiver.errors import InvalidReceiver, LedgerUnavailable
-from hookline_receiver.ledger.driven import Driven, Lanes, Share
+from hookline_receiver.ledger.driven import Driven, Share
 from hookline_receiver.ledger.inbox import DIALECTS
+from hookline_receiver.ledger.lanes import PATIENCE, Lanes
 from hookline_receiver.ledger.pruning import prune_all, pruning
 from hookline_receiver.ledger.sql_unit import OnLoop, ReceiverSession, SqlUnit
 from hookline_receiver.limits import check_whole
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from hookline_receiver.ledger.sql_unit import Rows
 
 R = TypeVar("R")
-
-CONNECTIONS: Final = 5
-PATIENCE: Final = 5.0  # seconds for a short transaction of the store's own
 
 
 class Database:
@@ -46,7 +44,6 @@ class Database:
         self.connections = 1 if engine.dialect.name == "sqlite" else connections
         self._share = Share(self.connections)
         self._lanes = Lanes()
-        self._openings = 0
 
     def __repr__(self) -> str:
         return f"{self._store}({self._engine.dialect.name}+{self._engine.dialect.driver}, {self._table.fullname!r})"
@@ -69,14 +66,9 @@ class Database:
                 "database up, and was the table made, by create_all or by a migration?"
             )
             raise LedgerUnavailable(message) from error
-        self._openings += 1
-        try:
+        with self._lanes.opened():
             async with pruning(partial(self._run, prune), interval, SQLAlchemyError, OSError):
                 yield
-        finally:
-            self._openings -= 1
-            if not self._openings:
-                self._lanes.close()
 
     async def run(self, statements: Callable[[Connection], R]) -> R:
         """What they return, in a short transaction of their own. Raises LedgerUnavailable."""
@@ -99,15 +91,10 @@ class Database:
         return Driven(SqlUnit(rows, given, entry, deadline), partial(OnLoop, given), self._share)
 
     async def _run(self, statements: Callable[[Connection], R]) -> R:
-        async with asyncio.timeout(PATIENCE):  # a TimeoutError is an OSError
-            if isinstance(self._engine, AsyncEngine):
-                async with self._engine.begin() as connection:
-                    return await connection.run_sync(statements)
-            lane = self._lanes.take()
-            try:
-                return await lane.run(partial(_in_transaction, self._engine, statements))
-            finally:
-                lane.leave()
+        if isinstance(self._engine, Engine):
+            return await self._lanes.run(partial(_in_transaction, self._engine, statements))
+        async with asyncio.timeout(PATIENCE), self._engine.begin() as connection:  # a TimeoutError is an OSError
+            return await connection.run_sync(statements)
 
 
 def _in_transaction(engine: Engine, statements: Callable[[Connection], R]) -> R:

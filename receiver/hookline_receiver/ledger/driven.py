@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from hookline_receiver.errors import LedgerUnavailable
 from hookline_receiver.ledger.loops import PerLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Executor
 
     from hookline_receiver.ledger.protocol import Busy, Conflict, Done
 
 R = TypeVar("R")
 log = logging.getLogger("hookline.receiver")
 
-SHARE_PATIENCE: Final = 1.0  # seconds that a delivery waits for one of the ledger's connections
+CONNECTIONS: Final = 5  # that deliveries use at a time
+SHARE_PATIENCE: Final = 1.0  # seconds that a delivery waits for one of them
+LOCK_TIMEOUT: Final = 2.0  # seconds that a statement waits for another transaction's lock
+IDLE_GRACE: Final = 5.0  # seconds beyond the handler's deadline after which PostgreSQL ends an idle transaction
+BUSY_PAUSE: Final = 1.0  # seconds after which a copy of a running delivery may come again
+HANDLED: Final = 204  # what a row says until its transaction knows better
 
 
 class Unit(Protocol):
@@ -83,49 +86,6 @@ class Share:
             message = f"all {self._size} connections of the ledger are in use"
             raise LedgerUnavailable(message) from None
         return room.release
-
-
-class Lanes:
-    """Threads, each for one transaction at a time. A forked process has its own: the others' did not come along."""
-
-    def __init__(self) -> None:
-        self._idle: list[ThreadPoolExecutor] = []
-        self._pid = os.getpid()
-
-    def take(self) -> Lane:
-        """One that nobody uses."""
-        if self._pid != os.getpid():
-            self._pid, self._idle = os.getpid(), []
-        try:
-            threads = self._idle.pop()
-        except IndexError:
-            threads = ThreadPoolExecutor(1, thread_name_prefix="hookline-transaction")
-        return Lane(threads, self._idle)
-
-    def close(self) -> None:
-        """Let go of idle threads."""
-        while self._idle:
-            self._idle.pop().shutdown(wait=False)
-
-
-class Lane:
-    """One thread, until its transaction is over."""
-
-    def __init__(self, threads: ThreadPoolExecutor, idle: list[ThreadPoolExecutor]) -> None:
-        self.threads, self._idle = threads, idle
-        self._last: Future[Any] | None = None
-
-    async def run(self, step: Callable[[], R]) -> R:
-        """What the step returns. A caller that is cancelled stops waiting; the step, and what was queued, goes on."""
-        self._last = step_done = self.threads.submit(step)
-        return await asyncio.shield(asyncio.wrap_future(step_done))
-
-    def leave(self) -> None:
-        """Give the thread back, as soon as its last step has ended: the next one would wait for that."""
-        if self._last is None:
-            self._idle.append(self.threads)
-        else:
-            self._last.add_done_callback(lambda _: self._idle.append(self.threads))
 
 
 class Driven:

@@ -27,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookline_receiver.errors import InvalidReceiver
+from hookline_receiver.ledger.driven import BUSY_PAUSE, HANDLED, IDLE_GRACE, LOCK_TIMEOUT
 from hookline_receiver.ledger.protocol import Busy, Conflict, Done
 
 if TYPE_CHECKING:
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
     from hookline_receiver.ledger.protocol import Entry
 
 DIALECTS: Final = ("postgresql", "sqlite")
-HANDLED: Final = 204  # what a row says until its transaction knows better
-LOCK_TIMEOUT: Final = 2.0  # seconds that a statement waits for another transaction's lock
-IDLE_GRACE: Final = 5.0  # seconds beyond the handler's deadline after which PostgreSQL ends an idle transaction
-BUSY_PAUSE: Final = 1.0  # seconds after which a copy of a running delivery may come again
 ENDED: Final = (
     "the handler ended the delivery's transaction: raise to roll it back, and use session.begin_nested() "
     "around what may fail"

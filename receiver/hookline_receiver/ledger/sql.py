@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, overload
 from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from hookline_receiver.ledger.database import CONNECTIONS, Database
+from hookline_receiver.ledger.database import Database
+from hookline_receiver.ledger.driven import CONNECTIONS
 from hookline_receiver.ledger.inbox import Inbox, inbox_table
 from hookline_receiver.ledger.once import entered_async, entered_sync
 from hookline_receiver.ledger.protocol import RETENTION, Entry

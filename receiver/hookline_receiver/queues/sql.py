@@ -11,7 +11,8 @@ from sqlalchemy import MetaData
 
 from hookline_receiver import answers
 from hookline_receiver.errors import InvalidReceiver
-from hookline_receiver.ledger.database import CONNECTIONS, Database
+from hookline_receiver.ledger.database import Database
+from hookline_receiver.ledger.driven import CONNECTIONS
 from hookline_receiver.ledger.inbox import ENDED, begin_writing
 from hookline_receiver.ledger.protocol import MAX_ROWS, RETENTION, Busy, Full
 from hookline_receiver.ledger.pruning import PRUNE_BATCH
