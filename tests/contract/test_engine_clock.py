@@ -186,13 +186,18 @@ def test_redis_own_time_is_good_again_when_nothing_waits(engine: Engine) -> None
     assert abs(engine.turn(0).now_ms - engine.redis_ms()) < 2_000
 
 
-def test_a_lane_that_has_only_dead_letters_is_not_visited(engine: Engine) -> None:
+@pytest.mark.parametrize(
+    "again", [lambda engine: engine.publish("b"), lambda engine: engine.redrive(engine.id_of("a"))]
+)
+def test_a_lane_that_has_only_dead_letters_is_not_visited_until_there_is_more(
+    engine: Engine, again: Callable[[Engine], object]
+) -> None:
     engine.publish("a")
     engine.settle(engine.one(), Dead("http_4xx", 1, 404))
     engine.advance(61)
     engine.turn(0)
     assert "sweep" not in engine.names()
-    engine.redrive(engine.id_of("a"))
+    again(engine)
     assert "sweep" in engine.names()
 
 

@@ -164,11 +164,13 @@ def test_a_destination_that_is_gone_gets_no_more_attempts_and_its_tasks_wait(  #
 ) -> None:
     for number in range(6):
         engine.publish(str(number), lane)
-    answer = engine.turn(0, [settlement(engine.one(slots=1), GONE)])
+    gone, well = engine.claim(2)
+    answer = engine.turn(0, [settlement(gone, GONE), settlement(well)])
     assert answer.disabled == (("billing", "one", "gone"),)
     engine.publish("later", lane)
+    assert "ready:billing" not in engine.names()
     assert engine.claim() == ()
-    states = {engine.inspect(engine.id_of(key, lane)).state for key in ("1", "5", "later")}
+    states = {engine.inspect(engine.id_of(key, lane)).state for key in ("2", "5", "later")}
     assert states == {State.WAITING}
     assert engine.counters()["disabled"] == 1
 

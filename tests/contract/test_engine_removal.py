@@ -246,6 +246,22 @@ def test_what_waits_behind_a_running_attempt_is_cancelled_when_its_destination_i
     assert "open" not in engine.counters()
 
 
+@pytest.mark.parametrize("ordering", ["binding", "aggregate"])
+def test_what_fails_after_its_destination_was_removed_holds_nobody_when_that_comes_back(
+    bound: Bound, ordering: Ordering
+) -> None:
+    registry = Registry(bound(billing=replace(POLICY, ordering=ordering, on_dead="block")), ordering)
+    registry.register("acme")
+    registry.publish("a", limits="1")
+    task = registry.engine.one()
+    registry.remove("acme")
+    registry.engine.turn(0)
+    registry.engine.settle(task, FAILED)
+    registry.register("acme")
+    registry.publish("b", limits="1")
+    assert registry.engine.one().event_key == "b"
+
+
 def test_what_is_registered_again_starts_as_if_nothing_had_failed(registry: Registry) -> None:
     limits = "50 - - 2 60000 60000 120000"
     registry.engine.cold = True
