@@ -144,7 +144,7 @@ async def remove(endpoint: Annotated[Destination, Depends(owned)]) -> None:
 @app.exception_handler(UnsafeDestination)
 @app.exception_handler(InvalidDestination)
 def refuse(_: Request, error: Exception) -> JSONResponse:
-    """The texts are written for whoever fills in the form, and repeat neither the URL nor a header."""
+    """The texts repeat neither the URL nor a header. They name settings too, which a real service might leave out."""
     return JSONResponse({"detail": str(error)}, 422)
 
 

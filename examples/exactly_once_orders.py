@@ -1,7 +1,8 @@
 """A service that books each payment exactly once: the booking and the record of its delivery are one commit.
 
 Run it:  SHOP_KEYS=… uvicorn exactly_once_orders:app
-Needs:   in SHOP_KEYS the signing key; ORDERS_DATABASE, like postgresql+asyncpg://…, or else it writes to orders.db here
+Needs:   in SHOP_KEYS the signing key; ORDERS_DATABASE, like postgresql+asyncpg://…, or else it writes to orders.db
+         here; the extra sql and the driver, asyncpg or aiosqlite
 """
 
 import contextlib

@@ -35,8 +35,8 @@ class Refused(HooklineError):
 class Reject(HooklineError):
     """Answers 422: the sender makes a dead letter of the delivery.
 
-    A redrive runs the handler again, unless `final=True` recorded the rejection in the ledger. The text stays in the
-    process: it is never sent.
+    A redrive runs the handler again, unless `final=True` recorded the rejection in the ledger. The text is logged and
+    never sent.
     """
 
     def __init__(self, text: str = "", *, final: bool = False) -> None:

@@ -17,9 +17,14 @@ def check_whole(what: str, size: object) -> None:
 def check_seconds(least: float = 0.0, /, **seconds: float) -> None:
     """Raise InvalidReceiver unless every one is finite, above 0 and not below `least`."""
     for name, value in seconds.items():
-        if not (math.isfinite(value) and value > 0 and value >= least):
+        if not (is_seconds(value) and value > 0 and value >= least):
             message = f"{name} must be a finite number of seconds, {f'{least:g} or more' if least else 'above 0'}"
             raise InvalidReceiver(message)
+
+
+def is_seconds(value: object) -> bool:
+    """Whether it is a finite number, also for callers without a type checker."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
 
 
 def check_choice(option: str, value: object, *choices: object) -> None:

@@ -17,11 +17,11 @@ from urllib.parse import unquote
 
 from hookline_receiver.errors import InvalidReceiver
 from hookline_receiver.passage import Passage
+from hookline_receiver.receiver import Receiver
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from hookline_receiver.receiver import Receiver
 
 _DECODINGS: Final = 4  # of one path; one that is still encoded then is no honest address
 _PARAMETERS: Final = re.compile(r";[^/]*")
@@ -52,6 +52,10 @@ class WebhookMiddleware:
             raise InvalidReceiver(message)
         if not path.startswith("/") or any(character in path for character in "{}?#%"):
             message = f"path={path!r} must be one literal path that begins with /, without parameters, query or escapes"
+            raise InvalidReceiver(message)
+        given: object = receiver  # callers without a type checker
+        if not isinstance(given, Receiver):
+            message = f"receiver must be a Receiver(…), not {type(given).__name__}"
             raise InvalidReceiver(message)
         receiver.front()
         self.app = app

@@ -73,6 +73,7 @@ def outcome(
 def _failure(error: BaseException, passes: Callable[[BaseException], bool]) -> tuple[int | None, Settled]:
     match error:
         case Reject(final=final):
+            log.warning("a handler rejected a delivery: %s", error)
             return (422 if final else None), answers.REJECTED
         case RetryLater(after=after):
             return None, answers.retry_later(after)

@@ -23,6 +23,7 @@ from hookline_receiver.handling import Terms
 from hookline_receiver.ledger.protocol import Entry
 from hookline_receiver.limits import check_seconds, check_whole
 from hookline_receiver.queues.protocol import Again, Dead, Queue
+from hookline_receiver.receiver import Receiver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from hookline_receiver.handlers import Start
     from hookline_receiver.outcome import Settled
     from hookline_receiver.queues.protocol import Depth, Ending, Record, Taken
-    from hookline_receiver.receiver import Receiver
 
 log = logging.getLogger("hookline.receiver")
 
@@ -63,6 +63,10 @@ class Processor:
         grace: float = 10.0,
         rand: Callable[[], float] = random,
     ) -> None:
+        given: object = receiver  # callers without a type checker
+        if not isinstance(given, Receiver):
+            message = f'a Processor takes a Receiver(…, mode="accept"), not {type(given).__name__}'
+            raise InvalidReceiver(message)
         check_whole("concurrency", concurrency)
         check_whole("attempts", attempts)
         check_seconds(backoff=backoff, max_backoff=max_backoff, handler_deadline=handler_deadline)

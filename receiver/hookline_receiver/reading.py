@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hookline_receiver import answers
 from hookline_receiver.handlers import Router, Starter, decode, event_id_of
 from hookline_receiver.ledger.protocol import Entry
 from hookline_shared.errors import InvalidEvent
+from hookline_shared.event import peek_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from hookline_receiver.handlers import Start
 
 log = logging.getLogger("hookline.receiver")
+
+_MOST_TOLD: Final = 64  # names without a handler: a sender who makes names up fills no log
 
 
 class Reading:
@@ -38,6 +41,7 @@ class Reading:
         self.router, self.starter = Router(), Starter()
         self._place, self._unknown = place, unknown
         self._by_event, self._type_from = by_event, type_from
+        self._told = set[str]()
 
     def entry(self, delivery: Delivery) -> Entry:
         """The delivery's row."""
@@ -55,13 +59,22 @@ class Reading:
         try:
             named = self._named(delivery)
             routes = self.router.find(delivery.body, named)
-            return self._unknown if routes is None else self.starter.starting(decode(routes, delivery))
+            if routes is None:
+                self._tell_unknown(named or peek_type(delivery.body) or "")
+                return self._unknown
+            return self.starter.starting(decode(routes, delivery))
         except InvalidEvent as error:
             log.warning("refused: unprocessable (%s)", error)
             return answers.UNPROCESSABLE
         except Exception:  # the user's type_from, or a validator of the user's model
             log.exception("the event could not be read")
             return answers.FAILED
+
+    def _tell_unknown(self, name: str) -> None:
+        """Say it once for each name: it may be a handler's, mistyped, and then its events go nowhere."""
+        if name not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add(name)
+            log.warning("no handler for %.130r: answered %d, which is said once", name, self._unknown.status)
 
     def _named(self, delivery: Delivery) -> str | None:
         named: object = None if self._type_from is None else self._type_from(delivery)

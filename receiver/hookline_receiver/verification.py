@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from hookline_receiver.delivery import Delivery
 from hookline_receiver.errors import STALE, InvalidReceiver, Refused
+from hookline_receiver.limits import is_seconds
 from hookline_shared.errors import InvalidSigningKey
 from hookline_shared.event import peek_type
 from hookline_shared.keys import SigningKey
@@ -117,8 +118,7 @@ def check_keys(keys: SigningKey | Iterable[SigningKey], profile: Profile) -> tup
 
 def check_tolerance(tolerance: float) -> float:
     """The tolerance in milliseconds; raises InvalidReceiver unless it is finite and not negative."""
-    tolerance_ms = tolerance * 1000
-    if not math.isfinite(tolerance_ms) or tolerance_ms < 0:
+    if not is_seconds(tolerance) or not 0 <= (tolerance_ms := tolerance * 1000) < math.inf:
         message = "tolerance must be a finite number of seconds, 0 or more"
         raise InvalidReceiver(message)
     return tolerance_ms

@@ -50,7 +50,7 @@ def resolve(
     except UnsafeDestination as refused:
         raise UnsafeDestination(f"{ref.url_env}: {refused}") from None
     try:
-        keys = _keys(_value(env, ref.signing_key_env, name, _keygen(profile)), profile)
+        keys = _keys(_value(env, ref.signing_key_env, name, keygen_for(profile)), profile)
     except InvalidSigningKey as malformed:
         raise InvalidDeployment(f"{ref.signing_key_env}: {malformed}") from None
     return ResolvedDestination(name, url, keys, profile)
@@ -65,7 +65,8 @@ def _value(env: Mapping[str, str], variable: str, name: str, example: str) -> st
     return value
 
 
-def _keygen(profile: str) -> str:
+def keygen_for(profile: str) -> str:
+    """What a shell puts where a new key of that profile belongs."""
     return "$(hookline keygen)" if profile == "axiom" else f"$(hookline keygen --scheme {profile})"
 
 

@@ -99,4 +99,4 @@ def _whole(name: str, value: object, most: int) -> None:
 
 def _number(name: str, value: object, low: float, high: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise InvalidPlan(f"{name} is a number from {low:g} to {high:g}")
+        raise InvalidPlan(f"{name} is a number from {low:.15g} to {high:.15g}")

@@ -15,7 +15,8 @@ from hookline_sender.engine.layout import PID_LENGTH, Layout, lane_of
 from hookline_sender.engine.records import DeliveryRecord, ListedDelivery, ListRequest, State
 from hookline_sender.engine.standing import Standing, standing
 from hookline_sender.engine.store import RedisStore
-from hookline_sender.errors import InvalidQuestion
+from hookline_sender.errors import InvalidQuestion, UnknownDestination
+from hookline_sender.given import check_given
 from hookline_sender.paging import checked_limit
 from hookline_sender.policy import HooklineWarning
 from hookline_shared.errors import HooklineError
@@ -79,6 +80,7 @@ class Operator:
     def __init__(
         self, plan: Plan, deployment: Deployment | None = None, *, environ: Mapping[str, str] | None = None
     ) -> None:
+        check_given(plan, deployment)
         self._plan, self._given, self._environ = plan, deployment, environ
         self._store: RedisStore | None = None
 
@@ -120,9 +122,11 @@ class Operator:
         tenant: of unfinished and failed deliveries only; of others it is not kept.
         since, until: when they failed or were done with; for unfinished ones, when they were published.
 
-        Raises InvalidQuestion.
+        Raises InvalidQuestion. Warns HooklineWarning when the plan has no such webhook: its deliveries may be left.
         """
         asked = self._question(state, limit, code, tenant)
+        if binding and binding not in self._plan.webhooks:
+            warnings.warn(self._no_webhook(binding), HooklineWarning, stacklevel=2)
         if asked.state is State.ACCEPTED and not binding:
             raise InvalidQuestion(
                 f'state="{state}" is listed of one destination: name its binding, '
@@ -169,19 +173,47 @@ class Operator:
         return Redrive(delivery_id, request, done.state, done.at_ms)
 
     async def health(self, webhook: str, destination: str = "") -> Standing:
-        """How a webhook's destination stands; a static one has the webhook's name. One without tasks stands idle."""
+        """How a webhook's destination stands; a static one has the webhook's name. One without tasks stands idle.
+
+        Raises InvalidQuestion when the plan has no such webhook, UnknownDestination when nobody registered the
+        destination and nothing is left of it.
+        """
         name = destination or webhook
-        return await self._opened().run(standing(self._layout, lane_of(webhook, name), name))
+        found = await self._opened().run(standing(self._layout, lane_of(webhook, name), name))
+        if not (found.open or found.dead):  # of a removed webhook or destination something may be left
+            await self._check_exists(webhook, name)
+        return found
 
     async def resume(self, webhook: str, destination: str = "") -> None:
         """Deliver again to a destination that was paused or disabled; needs the grant recover:webhook:NAME.
 
-        It starts as if nothing had failed, with one attempt at a time. Raises NotGranted.
+        It starts as if nothing had failed, with one attempt at a time. Raises NotGranted, and like `health`.
         """
         name = destination or webhook
+        opened = self._opened()
         self._deployment.require(f"recover:webhook:{webhook}", f'resuming destinations of "{webhook}"')
-        lane = lane_of(webhook, name)
-        await self._opened().run(registry.set_paused(self._layout, name, paused=False, lane=lane))
+        await self._check_exists(webhook, name)
+        await opened.run(registry.set_paused(self._layout, name, paused=False, lane=lane_of(webhook, name)))
+
+    async def _check_exists(self, webhook: str, name: str) -> None:
+        """Refuse a name that was mistyped: it would stand idle, and its resuming would change nothing."""
+        known = self._plan.webhooks.get(webhook)
+        if known is None:
+            raise InvalidQuestion(self._no_webhook(webhook))
+        if not known.subscribers:
+            exists = name == webhook
+        else:
+            (found,) = (await self._opened().run(registry.lookup(self._layout, [name]))).found
+            exists = found is not None and found.entry.lane == lane_of(webhook, name)
+            if not exists and name == webhook:
+                raise InvalidQuestion(f'the destinations of "{webhook}" are registered ones: name one of them')
+        if not exists:
+            raise UnknownDestination(name)
+
+    def _no_webhook(self, name: str) -> str:
+        return (
+            f'the plan "{self._plan.name}" has no webhook "{name}": it has {", ".join(self._plan.webhooks) or "none"}'
+        )
 
     def _opened(self) -> RedisStore:
         if self._store is None:

@@ -134,7 +134,7 @@ class Plan:
         """
         self._check_webhook(name)
         get_profile(profile)
-        chosen = policy or DeliveryPolicy()
+        chosen = _checked_policy(policy)
         if chosen.ordering == "binding":
             concurrency = 1
         limits = Limits(
@@ -210,14 +210,22 @@ class Plan:
             raise InvalidPlan(f'the plan already has a webhook "{name}"')
 
 
-def _checked_name(what: str, name: str) -> str:
-    if not _NAME.fullmatch(name):
+def _checked_policy(policy: object) -> DeliveryPolicy:
+    if policy is None:
+        return DeliveryPolicy()
+    if not isinstance(policy, DeliveryPolicy):
+        raise InvalidPlan(f"policy is a DeliveryPolicy(…), for example DeliveryPolicy(attempts=5), not {policy!r}")
+    return policy
+
+
+def _checked_name(what: str, name: object) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidPlan(f"{name!r} cannot name a {what}: use 1-64 of a-z, 0-9 and -, starting with a letter or digit")
     return name
 
 
-def _check_free(event: str) -> None:
-    if event.startswith(RESERVED):
+def _check_free(event: object) -> None:
+    if isinstance(event, str) and event.startswith(RESERVED):
         raise InvalidPlan(f'"{event}" cannot name an event: receivers answer what begins with {RESERVED} by themselves')
 
 

@@ -14,7 +14,7 @@ def fault(name: str, value: object, low: float, high: float) -> str | None:
     if low <= value <= high:  # not so for nan
         return None
     try:
-        shown = f"{name}={value:g}"
+        shown = f"{name}={value:.15g}"
     except OverflowError:  # a whole number that no float can hold
         shown = name
-    return f"{shown} is outside {low:g}-{high:g}"
+    return f"{shown} is outside {low:.15g}-{high:.15g}"

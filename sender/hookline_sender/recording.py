@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 from pydantic import BaseModel
 
 from hookline_sender.deployment import Deployment
+from hookline_sender.given import check_given
 from hookline_sender.publishing import Answer, Desk, drive
 from hookline_shared.errors import HooklineError
 
@@ -161,6 +162,7 @@ class Outlet:
     def __init__(
         self, plan: Plan, deployment: Deployment | None = None, *, environ: Mapping[str, str] | None = None
     ) -> None:
+        check_given(plan, deployment)
         self._plan, self._deployment, self._environ = plan, deployment, environ
         self._recorder: Recorder | None = None
 

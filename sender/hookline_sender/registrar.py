@@ -28,6 +28,7 @@ from hookline_sender.enrolment import (
     webhook_of,
 )
 from hookline_sender.errors import InvalidDestination
+from hookline_sender.given import check_given
 from hookline_sender.matching import snapshot_of
 from hookline_sender.opened import OpenRegistry, tries
 from hookline_sender.paging import checked_limit
@@ -58,8 +59,9 @@ class Destinations:
     environ: where the key-encryption keys are read, at every call; None means os.environ.
     transport: how pings and handshakes are sent, as a Worker's; what is given stays the caller's to close.
 
-    Changes need the grant `register:webhook:NAME`. All but `remove`, `pause` and `resume` need the key-encryption keys
-    and raise InvalidDeployment without the right ones. Everything raises RedisUnavailable and WeakDurability.
+    Changes need the grant `register:webhook:NAME`. What reads or writes URLs, headers or keys (`register`, `get`,
+    `list`, `rotate_key`, `ping`, `reseal`) needs the key-encryption keys and raises InvalidDeployment without the right
+    ones. Everything raises RedisUnavailable and WeakDurability.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Destinations:
         environ: Mapping[str, str] | None = None,
         transport: Transport | HttpxShaped | TransportName | None = None,
     ) -> None:
+        check_given(plan, deployment)
         self._plan, self._deployment, self._environ = plan, deployment, environ
         name = transport if isinstance(transport, str) else "httpx"
         self._transport_class = transport_class(name)

@@ -20,6 +20,7 @@ from hookline_sender.egress.named import transport_class
 from hookline_sender.engine.layout import Layout
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.errors import InvalidPlan, RedisUnavailable
+from hookline_sender.given import check_given
 from hookline_sender.policies import Policies
 from hookline_sender.registered import Registered
 from hookline_sender.turning import Asker, backoff
@@ -63,6 +64,7 @@ class Worker:
         environ: Mapping[str, str] | None = None,
         rand: Callable[[], float] = random,
     ) -> None:
+        check_given(plan, deployment)
         if isinstance(concurrency, bool) or concurrency not in range(1, MAX_CONCURRENCY + 1):
             raise InvalidPlan(f"concurrency={concurrency!r} is outside 1-{MAX_CONCURRENCY}")
         self._plan, self._deployment, self._environ = plan, deployment, environ

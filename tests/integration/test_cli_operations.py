@@ -125,11 +125,14 @@ def test_an_id_that_begins_with_a_dash_needs_no_care(shell: Shell) -> None:
     [
         (["inspect", "x" * 38], 1, "no delivery"),
         (["inspect", "short"], 1, "is not a delivery id"),
-        (["list", "--state", "waiting"], 1, "name its binding"),
+        (["list", "--state", "waiting"], 2, "name its binding"),
         (["list", "--dead", "--state", "running"], 2, "--dead is the same as --state failed"),
         (["list", "--since", "yesterday"], 2, "--since 'yesterday'"),
         (["list", "--until", "999999d"], 2, "--until '999999d'"),
-        (["redrive", "x" * 38, "--request-id", "two words"], 1, "request_id must be"),
+        (["redrive", "x" * 38, "--request-id", "two words"], 2, "request_id must be"),
+        (["health", "biling"], 2, 'the plan "shop" has no webhook "biling": it has billing'),
+        (["resume", "biling"], 2, 'has no webhook "biling"'),
+        (["health", "billing", "--destination", "acme"], 1, "no destination 'acme' is registered"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(shell: Shell, arguments: list[str], status: int, said: str) -> None:
@@ -169,3 +172,10 @@ def test_a_destination_that_is_gone_is_shown_and_resumed(shell: Shell) -> None:
 def test_resuming_needs_the_grant(shell: Shell) -> None:
     status, _, err = shell.run("resume", "billing", HOOKLINE_GRANTS="")
     assert (status, 'add "recover:webhook:billing" to grants' in err) == (1, True)
+
+
+def test_a_list_of_a_webhook_that_the_plan_lacks_says_so(shell: Shell) -> None:
+    status, out, err = shell.run("list", "--binding", "biling")
+    assert (status, out) == (0, "none\n")
+    assert err == 'hookline: warning: the plan "shop" has no webhook "biling": it has billing\n'
+    assert "has no webhook" in shell.run("destinations", "--webhook", "biling")[2]

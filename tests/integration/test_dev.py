@@ -188,8 +188,12 @@ def test_the_plan_may_be_named_by_the_project(place: Path, environ: dict[str, st
 
 
 def test_a_command_without_its_dashes_is_no_plan(place: Path, environ: dict[str, str]) -> None:
-    status, _, err = finished("dev", "shop:plan", "python", "shop.py", environ=environ, cwd=place)
-    assert (status, "hookline dev shop:plan -- python shop.py" in err) == (2, True)
+    for words, meant in (
+        (["shop:plan", "python", "a.py"], "shop:plan -- python a.py"),
+        (["python", "a.py"], "-- python a.py"),
+    ):
+        status, _, err = finished("dev", *words, environ=environ, cwd=place)
+        assert (status, f"hookline dev {meant}" in err) == (2, True)
 
 
 def test_without_the_receivers_extra_it_says_what_to_install(place: Path, environ: dict[str, str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,11 @@ from hookline_sender import (
     Publisher,
     State,
     UnknownDelivery,
+    UnknownDestination,
     Worker,
 )
 from tests.support import run
+from tests.support_customers import destination, open_shop
 from tests.support_engine import untyped_client
 from tests.support_sender import KEY, Endpoint, Order, deployment_on, environ_of, publish, reached, shop
 
@@ -298,3 +300,20 @@ def test_an_operator_that_is_not_open_says_how_to_open_it() -> None:
     plan, _ = shop("billing")
     with pytest.raises(HooklineError, match="async with"):
         run(Operator(plan).inspect("x" * 38))
+
+
+def test_a_destination_that_does_not_exist_neither_stands_nor_is_resumed(redis_url: str, namespace: str) -> None:
+    async def go() -> None:
+        async with open_shop(redis_url, namespace) as shop:
+            await shop.destinations.register(destination("acme"))
+            deployment = replace(shop.deployment, grants=frozenset({"*"}))
+            async with Operator(shop.market.plan, deployment) as operator:
+                for act in (operator.health, operator.resume):
+                    await act("customers", "acme")
+                    with pytest.raises(UnknownDestination):
+                        await act("customers", "acmme")
+                    for wrong in ("customers", "custmers"):
+                        with pytest.raises(InvalidQuestion, match=wrong):
+                            await act(wrong)
+
+    run(go())

@@ -93,3 +93,8 @@ def test_the_lines_to_paste_are_quoted_for_a_shell() -> None:
 def test_no_repr_shows_a_key() -> None:
     setup = Setup.of(shop(), {}, REDIS)
     assert not any(key in repr(setup) for key in setup.keys.values())
+
+
+def test_a_url_without_its_key_is_answered_with_a_key_of_the_profile() -> None:
+    with pytest.raises(InvalidDeployment, match=r"hookline keygen --scheme svix\)"):
+        Setup.of(shop(), {"HOOKLINE_WEBHOOK_CRM_EU_URL": "https://crm.example"}, REDIS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from redis.exceptions import AuthenticationError, NoScriptError, ResponseError
 from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import NoScriptError, ResponseError
 
 from hookline_sender import Deployment, NamespaceFull, RedisUnavailable
 from hookline_sender.engine import commands
@@ -83,6 +83,17 @@ def test_a_lost_reply_is_asked_for_a_few_times_and_then_given_up() -> None:
         assert sent(flow.send([])) == ["EVALSHA"]
     with pytest.raises(RedisUnavailable, match=r"redis\.example:6379 cannot be reached"):
         flow.throw(ConnectionLost())
+
+
+@pytest.mark.parametrize("refusal", [AuthenticationError("WRONGPASS"), ResponseError("DB index is out of range")])
+def test_a_server_that_runs_and_refuses_is_not_said_to_be_away(refusal: Exception) -> None:
+    flow = dialogue().ready()
+    next(flow)
+    for _ in range(3):
+        flow.throw(refusal)
+        next(flow)
+    with pytest.raises(RedisUnavailable, match=r"refuses the connection .*: check user, password and number"):
+        flow.throw(refusal)
 
 
 @pytest.mark.parametrize(

@@ -65,3 +65,8 @@ def test_other_limits_are_another_revision_of_the_same_plan() -> None:
     plans[1].webhook("billing", rate=5.0)
     assert plans[0].fingerprint == plans[1].fingerprint
     assert plans[0].revision != plans[1].revision
+
+
+def test_a_large_bound_is_shown_as_somebody_would_write_it() -> None:
+    with pytest.raises(InvalidPlan, match=r"from 60 to 2592000$"):
+        Plan("shop").webhook("billing", disable_after=1)

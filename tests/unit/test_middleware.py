@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -409,6 +409,11 @@ def test_a_handler_of_a_receiver_may_complete_by_hand_too() -> None:
 def test_a_middleware_that_would_guard_nothing_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidReceiver):
         behind(Endpoint(), **options)
+
+
+def test_a_middleware_takes_a_receiver() -> None:
+    with pytest.raises(InvalidReceiver, match="not NoneType"):
+        WebhookMiddleware(Endpoint(), receiver=cast("Any", None), path=PATH)
 
 
 def test_a_receiver_with_handlers_is_refused_and_takes_none_later() -> None:

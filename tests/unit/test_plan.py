@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel
 
-from hookline_sender import DeliveryPolicy, EventType, HooklineError, InvalidPlan, Plan, UnboundEvent
+from hookline_sender import (
+    DeliveryPolicy,
+    Destinations,
+    EventType,
+    HooklineError,
+    InvalidDeployment,
+    InvalidPlan,
+    Operator,
+    Plan,
+    Publisher,
+    SyncPublisher,
+    UnboundEvent,
+    Worker,
+)
 from hookline_sender.engine.codes import CODES, code_byte, code_text
 
 if TYPE_CHECKING:
@@ -130,3 +143,25 @@ def test_every_code_has_one_byte_and_comes_back() -> None:
 def test_codes_keep_the_bytes_they_were_stored_under() -> None:
     assert CODES[:4] == ("", "connect_refused", "dns_failed", "tls_failed")
     assert (code_byte("redirect"), code_byte("worker_lost"), code_byte("indeterminate")) == (13, 17, 21)
+
+
+@pytest.mark.parametrize("policy", [{"attempts": 5}, "patient", DeliveryPolicy])
+def test_a_policy_that_is_none_is_refused(policy: Any) -> None:
+    with pytest.raises(InvalidPlan, match=r"policy is a DeliveryPolicy\(…\)"):
+        Plan("shop").webhook("billing", policy=policy)
+
+
+@pytest.mark.parametrize("name", [None, 5, b"shop"])
+def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
+    for declare in (Plan, Plan("shop").webhook, lambda given: Plan("shop").event(given, OrderPaid)):
+        with pytest.raises(HooklineError, match="name"):
+            declare(name)
+
+
+@pytest.mark.parametrize("entrance", [Publisher, SyncPublisher, Worker, Operator, Destinations])
+def test_every_entrance_wants_a_plan_and_a_deployment_and_shows_neither(entrance: Any) -> None:
+    with pytest.raises(InvalidPlan, match="not of type EventType"):
+        entrance(Plan("shop").event("order.paid", OrderPaid))
+    with pytest.raises(InvalidDeployment, match="not of type str") as refused:
+        entrance(Plan("shop"), "redis://:sesame@redis.example")
+    assert "sesame" not in str(refused.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from starlette.responses import Response
@@ -367,3 +367,5 @@ def test_an_impossible_processor_is_refused(options: dict[str, Any]) -> None:
 def test_a_processor_needs_a_receiver_in_accept_mode() -> None:
     with pytest.raises(InvalidReceiver, match='mode="accept"'):
         Processor(receiver())
+    with pytest.raises(InvalidReceiver, match=r'mode="accept".*, not str'):
+        Processor(cast("Any", "orders"))

@@ -177,3 +177,9 @@ def test_a_model_whose_validator_breaks_is_the_services_fault() -> None:
 def test_retry_later_needs_a_time(after: float) -> None:
     with pytest.raises(ValueError, match="finite"):
         RetryLater(after)
+
+
+def test_the_reason_of_a_rejection_is_logged_and_not_sent(caplog: pytest.LogCaptureFixture) -> None:
+    reply = run(deliver(handled_by(failing(Reject("a payment is not negative")))))
+    assert caplog.messages == ["a handler rejected a delivery: a payment is not negative"]
+    assert b"negative" not in reply.body

@@ -193,3 +193,16 @@ def test_what_was_handled_is_answered_from_the_ledger_before_it_is_refused(extra
 
 def test_what_cannot_be_handled_while_the_ledger_is_down_comes_again() -> None:
     assert run(deliver(handled_by(nothing, ledger=Ledger("find")), b"{}")).status == 503
+
+
+@pytest.mark.parametrize(("on_unknown", "status"), [("accept", 204), ("reject", 422)])
+def test_an_event_without_a_handler_is_named_once(
+    on_unknown: Any, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def go() -> None:
+        app = receiver(on_unknown=on_unknown)
+        for number in range(3):
+            await deliver(app, delivery_id=f"dlv_{number}")
+
+    run(go())
+    assert caplog.messages == [f"no handler for 'order.paid': answered {status}, which is said once"]

@@ -203,6 +203,6 @@ def _unreachable(why: str) -> LedgerUnavailable:
 def _weak(faults: tuple[str, ...]) -> WeakDurability:
     message = (
         f"the ledger's Redis may forget handled deliveries: {', '.join(faults)}. Fix:\n{durability_fix(faults)}\n"
-        'Managed and sure? durability="asserted". Development? durability="unsafe_volatile"'
+        'Managed and sure? durability="asserted", or HOOKLINE_DURABILITY=asserted. Development? "unsafe_volatile"'
     )
     return WeakDurability(message, faults)

@@ -34,13 +34,15 @@ log = logging.getLogger(__name__)
 DEFAULT_CONCURRENCY = 100
 INTERRUPTED = 128 + signal.SIGINT
 
-# pretty_exceptions would print the values of local variables, keys and payloads among them.
+# pretty_exceptions would print the values of local variables, keys and payloads among them. Rich boxes would break a
+# sentence, and the line to paste in it, at their own width, also in a pipe.
 app = typer.Typer(
     name="hookline",
     help="Durable webhooks for Python services.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 
@@ -77,10 +79,11 @@ def worker(
     ] = None,
     deployment: DeploymentFile = None,
 ) -> None:
-    """Deliver the events of a plan until SIGTERM or Ctrl-C, and then finish what is in progress.
+    """Deliver the events of a plan until SIGTERM or Ctrl-C.
 
-    The deployment is read from a file, else from the environment: HOOKLINE_REDIS_URL, HOOKLINE_NAMESPACE and, for each
-    webhook, HOOKLINE_WEBHOOK_<NAME>_URL and _KEY. MODULE:PLAN may also name a Worker, which brings its own.
+    Then it finishes what is in progress. The deployment is read from a file, else from the environment:
+    HOOKLINE_REDIS_URL, HOOKLINE_NAMESPACE and, for each webhook, HOOKLINE_WEBHOOK_<NAME>_URL and _KEY. MODULE:PLAN may
+    also name a Worker, which brings its own.
     """
     log_to_stderr()
     with told():
@@ -101,11 +104,12 @@ def worker(
 
 @app.command(cls=WithCommand)
 def dev(context: typer.Context, plan: PlanArgument = "") -> None:
-    """Run a COMMAND with everything that a plan needs: a Redis-compatible server, a worker, a receiver of each webhook.
+    """Run a COMMAND with everything that a plan needs.
 
-    `hookline dev shop:plan -- python shop.py` sets the command's environment, grants included, shows what becomes of
-    its events, and exits with its status. Without a command it prints the environment, to be pasted into other
-    terminals, and stays until Ctrl-C. Whatever it started ends with it, and what was stored is gone.
+    That is a Redis-compatible server, a worker and a receiver of each webhook. `hookline dev shop:plan -- python
+    shop.py` sets the command's environment, grants included, shows what becomes of its events, and exits with its
+    status. Without a command it prints the environment, to be pasted into other terminals, and stays until Ctrl-C.
+    Whatever it started ends with it, and what was stored is gone.
 
     A webhook whose HOOKLINE_WEBHOOK_<NAME>_URL is set already is delivered there instead.
     """
@@ -127,9 +131,10 @@ def keygen(
         bool, typer.Option("--ed25519", help="A key that signs; the one that only verifies it goes to stderr.")
     ] = False,
 ) -> None:
-    """Print a new signing key: for the sender's HOOKLINE_WEBHOOK_<NAME>_KEY, and the same one for the receiver.
+    """Print a new signing key, for the sender and the receiver.
 
-    With --ed25519 receivers get the other key, which stands on stderr.
+    The sender has it in HOOKLINE_WEBHOOK_<NAME>_KEY. With --ed25519 receivers get the other key, which stands on
+    stderr.
     """
     if not ed25519:
         typer.echo(SigningKey.generate().reveal(scheme=scheme or "axiom"))
@@ -147,10 +152,10 @@ def demo(
     *,
     json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
 ) -> None:
-    """Show the whole path on this machine: publish, deliver, retry, lose a worker, count what arrived.
+    """Show the whole path on this machine, and count what arrived.
 
-    Starts a Redis or Valkey server, a receiver and workers of its own, and ends them again. Exits with 1 when anything
-    that it claims does not hold.
+    It publishes, delivers, retries and loses a worker, with a Redis or Valkey server, a receiver and workers of its
+    own, which it ends again. Exits with 1 when anything that it claims does not hold.
     """
     with told():
         try:

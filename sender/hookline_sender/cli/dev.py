@@ -49,8 +49,9 @@ class WithCommand(TyperCommand):
             place = args.index(SEPARATOR)
             ctx.obj, args = tuple(args[place + 1 :]), args[:place]
         elif len(words := [each for each in args if not each.startswith("-")]) > 1:
-            command = shlex.join(args[args.index(words[1]) :])
-            ctx.fail(f"put {SEPARATOR} before the command: hookline dev {words[0]} {SEPARATOR} {command}")
+            plan = [words[0]] if ":" in words[0] else []  # else the plan is named elsewhere, and this is the command
+            command = shlex.join([*plan, SEPARATOR, *args[args.index(words[len(plan)]) :]])
+            ctx.fail(f"put {SEPARATOR} before the command: hookline dev {command}")
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - same

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hookline_sender.deployment import default_ref
+from hookline_sender.destinations import keygen_for
 from hookline_sender.errors import InvalidDeployment
 from hookline_shared.keys import SigningKey
 
@@ -42,7 +43,7 @@ class Setup:
         static = [each for each in plan.webhooks.values() if not each.subscribers]
         theirs = tuple(each.name for each in static if environ.get(default_ref(each.name).url_env))
         for name in theirs:
-            _require_key(name, environ)
+            _require_key(plan.webhooks[name], environ)
         ours = [each for each in static if each.name not in theirs]
         keys = {each.name: _key(each, environ) for each in ours}
         return cls(plan, environ, redis_url, tuple(keys), theirs, keys)
@@ -103,10 +104,10 @@ def _key(webhook: Webhook, environ: Mapping[str, str]) -> str:
     return SigningKey.generate().reveal(scheme=webhook.profile)
 
 
-def _require_key(name: str, environ: Mapping[str, str]) -> None:
-    ref = default_ref(name)
+def _require_key(webhook: Webhook, environ: Mapping[str, str]) -> None:
+    ref = default_ref(webhook.name)
     if not environ.get(ref.signing_key_env):
         raise InvalidDeployment(
             f"{ref.url_env} is set and {ref.signing_key_env} is not: give the sender the key of that receiver, "
-            f"or both a new one: export {ref.signing_key_env}=$(hookline keygen)"
+            f"or both a new one: export {ref.signing_key_env}={keygen_for(webhook.profile)}"
         )

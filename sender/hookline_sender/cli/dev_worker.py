@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ADVICE: Final = {
-    401: "refused: the receiver has another key, or its clock is wrong",
+    401: "refused: the receiver has another key or scheme, or its clock is wrong",
     404: "nothing at that path: is the URL the one of the Route?",
     405: "no POST at that path: is the URL the one of the Route?",
     307: "redirected, which is never followed: use Route and not Mount, and the exact path",

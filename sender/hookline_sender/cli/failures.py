@@ -2,7 +2,7 @@
 
 0    done, or stopped gracefully
 1    failed
-2    called wrongly: an unknown option, no such plan
+2    called wrongly: an unknown option, no such plan, a question without an answer
 128+ ended by that signal
 """
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from hookline_sender.cli.loading import UnusablePlan
+from hookline_sender.errors import InvalidQuestion
 from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
@@ -30,4 +31,4 @@ def told() -> Generator[None]:
         if error.__cause__ is not None and isinstance(error, UnusablePlan):
             traceback.print_exception(error.__cause__)
         typer.echo(f"hookline: {error}", err=True)
-        raise typer.Exit(2 if isinstance(error, UnusablePlan) else 1) from None
+        raise typer.Exit(2 if isinstance(error, UnusablePlan | InvalidQuestion) else 1) from None

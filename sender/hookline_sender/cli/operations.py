@@ -51,7 +51,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object or a
 def inspect(
     delivery_id: Delivery, plan: PlanArgument = "", *, deployment: DeploymentFile = None, json: AsJson = False
 ) -> None:
-    """Show one delivery: its state, its attempts and its redrives. Never its payload."""
+    """Show one delivery with its attempts and redrives. Never its payload."""
     record = operated(plan, deployment, lambda operator: operator.inspect(delivery_id))
     typer.echo(dumped(as_json(record)) if json else details(record))
 
@@ -71,7 +71,10 @@ def list_(
     deployment: DeploymentFile = None,
     json: AsJson = False,
 ) -> None:
-    """List deliveries in one state, newest first; without options the dead letters."""
+    """List deliveries in one state, newest first.
+
+    Without options it shows dead letters.
+    """
     if dead and state != "failed":
         raise typer.BadParameter(f"--dead is the same as --state failed: leave out it or --state {state}")
     bounds = {"since": _moment("--since", since), "until": _moment("--until", until)}

@@ -44,6 +44,9 @@ def destinations(
     with told():
         loaded = load_plan(find(plan, Path.cwd()))
         page = asyncio.run(_page(loaded, deployment, tenant=tenant, webhook=webhook, limit=limit, after=after))
+    if webhook and webhook not in loaded.webhooks:
+        known = ", ".join(loaded.webhooks) or "none"
+        typer.echo(f'hookline: warning: the plan "{loaded.name}" has no webhook "{webhook}": it has {known}', err=True)
     if json:
         typer.echo(dumped(asdict(page)))
         return
@@ -53,10 +56,11 @@ def destinations(
 
 
 def reseal(plan: PlanArgument = "", *, deployment: DeploymentFile = None) -> None:
-    """Seal every registered destination anew under the first of HOOKLINE_KEY_ENCRYPTION_KEY, so that others can go.
+    """Seal all registered destinations under the newest key.
 
-    Needs register:webhook:NAME for each webhook with subscribers. Safe to stop and to run again. Exits with 1 when
-    there is a destination that none of the keys opens.
+    That is the first of HOOKLINE_KEY_ENCRYPTION_KEY; the others can go then. Needs register:webhook:NAME for each
+    webhook with subscribers. Safe to stop and to run again. Exits with 1 when there is a destination that none of the
+    keys opens.
     """
     with told():
         unreadable = asyncio.run(_reseal(load_plan(find(plan, Path.cwd())), deployment))

@@ -27,7 +27,7 @@ def health(
     deployment: DeploymentFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show how a destination stands: what waits for it, and whether and since when it fails."""
+    """Show what waits for a destination, and whether it fails."""
     found = operated(plan, deployment, lambda operator: operator.health(webhook, destination))
     typer.echo(dumped(asdict(found)) if json else told_of(found))
 

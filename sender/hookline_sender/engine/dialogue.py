@@ -19,7 +19,14 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 
 from hookline_sender.engine import commands
 from hookline_sender.engine.commands import Command, RevisionUnknown
@@ -201,10 +208,12 @@ class Dialogue:
             yield Pause(pause)
 
     def _unavailable(self, failure: Exception) -> HooklineError:
+        what, check = "cannot be reached", "that it runs (redis-server --appendonly yes --appendfsync always) and"
+        if isinstance(failure, AuthenticationError) or type(failure) is ResponseError:  # it runs, and said no
+            what, check = "refuses the connection", "user, password and number of the database in"
         return RedisUnavailable(
-            f"Redis at {shown(self._deployment.redis_url)} cannot be reached ({type(failure).__name__}): "
-            "check that it runs (redis-server --appendonly yes --appendfsync always) and HOOKLINE_REDIS_URL; "
-            "publishing again with the same id is always safe"
+            f"Redis at {shown(self._deployment.redis_url)} {what} ({type(failure).__name__}): check {check} "
+            "HOOKLINE_REDIS_URL; publishing again with the same id is always safe"
         )
 
     def _parsed(self, command: Command[R], reply: Reply) -> R | HooklineError:

@@ -22,6 +22,7 @@ _log = logging.getLogger("hookline_sender")
 
 _SETTINGS = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory-policy")
 _SECTIONS = ("server", "persistence", "replication", "cluster", "memory")
+_ASSERTED = 'durability="asserted", or export HOOKLINE_DURABILITY=asserted'
 QUESTIONS = (("CONFIG", "GET", *_SETTINGS), ("INFO", *_SECTIONS))
 """The commands whose replies `Durability.judge` takes."""
 
@@ -78,7 +79,7 @@ class Durability:
         if isinstance(config, ResponseError):
             raise WeakDurability(
                 f"Redis at {where} does not show its settings (CONFIG GET is refused), so they cannot be verified. "
-                'Managed and sure that it runs with appendfsync always? durability="asserted"'
+                f"Managed and sure that it runs with appendfsync always? {_ASSERTED}"
             )
         faults = durability_faults(_pairs(config), info, min_replicas=self._deployment.min_replicas)
         if faults:
@@ -87,7 +88,7 @@ class Durability:
     def _weak(self, faults: tuple[str, ...]) -> WeakDurability:
         return WeakDurability(
             f"Redis at {shown(self._deployment.redis_url)} may lose acknowledged events: {', '.join(faults)}. "
-            f'Fix: {durability_fix(faults)}\nManaged and sure? durability="asserted"',
+            f"Fix: {durability_fix(faults)}\nManaged and sure? {_ASSERTED}",
             faults,
         )
 
