@@ -151,6 +151,8 @@ class FastConnection(Link):
         """See Exchanging."""
         reading = self._reading = Reading()
         self.reusable = False
+        if self._is_gone:
+            self._lose(reading)
         timer = self._loop.call_at(deadline, self._expire, reading)
         try:
             sent_whole = await self._send(request, progress, reading)
@@ -196,17 +198,17 @@ class FastConnection(Link):
         self.reusable = False
         super().connection_lost(exc)
         if self._reading is not None:
-            self._reading.refuse("tls" if self.tls_failed else "closed")
+            self._lose(self._reading)
+
+    def _lose(self, reading: Reading) -> None:
+        reading.refuse("tls" if self.tls_failed else "closed")
 
     async def _send(self, request: bytes, progress: Progress, reading: Reading) -> bool:
         """Hand the request over under back-pressure; whether all of it."""
-        if self._transport.is_closing():
-            reading.refuse("closed")
-            return False
-        progress.sending()  # the last look: nothing else stands between it and the first write
         for start in range(0, len(request), _SLICE_BYTES):
             if self._transport.is_closing():  # asyncio logs a line for each write to a connection that was reset
                 return False
+            progress.sending()  # the last look: nothing else stands between it and the write
             self._transport.write(request[start : start + _SLICE_BYTES])
             while self._writing_paused and not reading.is_over and reading.answer is None:
                 await self._wait()
