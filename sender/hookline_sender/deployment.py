@@ -65,7 +65,8 @@ class Deployment:
     max_records: most unfinished tasks in the namespace.
     max_per_destination: most tasks of one destination, dead letters included; None is a twentieth of max_records. One
         without room is skipped if it was registered; a static webhook refuses the publication.
-    max_dead: most dead letters; None is max_records. Beyond it, destinations that have some already get no more tasks.
+    max_dead: most dead letters; None is max_records. Beyond it, destinations that have some already get no more tasks;
+        a static webhook is judged by its own alone.
     durability: "verified" checks the server's settings; "asserted" trusts you; "unsafe_volatile" is for development.
     min_replicas: replicas that must confirm a publication.
     key_encryption_key_env: name of the variable with the keys that seal registered destinations.

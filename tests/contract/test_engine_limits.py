@@ -87,8 +87,16 @@ def test_a_full_ledger_of_dead_letters_stops_only_those_who_fill_it(bound: Bound
 def test_a_static_destination_that_filled_the_ledger_is_refused_by_name(bound: Bound) -> None:
     engine = bound(limits={"max_dead": 2})
     bury(engine, STATIC, 2)
-    with pytest.raises(NamespaceFull, match=r'there are 2 dead letters.*"billing".*max_dead is 2'):
+    with pytest.raises(NamespaceFull, match=r'webhook "billing" has 2 dead letters, and max_dead is 2'):
         engine.publish("a", STATIC)
+
+
+def test_a_ledger_that_others_filled_refuses_no_publication_of_a_static_destination(bound: Bound) -> None:
+    engine = bound(limits={"max_dead": 3})
+    bury(engine, STATIC, 1)
+    bury(engine, ACME, 3)
+    published = engine.publish("a", ACME, GLOBEX, STATIC)
+    assert (published.skipped, set(published.lanes)) == ((ACME.id,), {GLOBEX.id, STATIC.id})
 
 
 def test_what_is_skipped_does_not_count_against_the_namespace(bound: Bound) -> None:

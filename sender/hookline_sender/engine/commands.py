@@ -164,7 +164,7 @@ def _crowded(destination: str, setting: str, *, held: int, limit: int) -> Namesp
     what = {
         "max_per_destination": f'the destination of webhook "{destination}" has {held} tasks, dead letters included',
         "max_backlog": f'the destination of webhook "{destination}" has {held} tasks, dead letters included',
-        "max_dead": f'there are {held} dead letters, and some are of webhook "{destination}"',
+        "max_dead": f'the destination of webhook "{destination}" has {held} dead letters',
     }[setting]
     return NamespaceFull(
         f"{what}, and {setting} is {limit}: see why it is not served, redrive or wait out its dead letters, or raise "

@@ -34,8 +34,9 @@ local most, most_dead = tonumber(limits[2]) or math.huge, tonumber(limits[3]) or
 local dead = call('ZCARD', key('dead'))
 
 -- The limit that a destination has reached, and how much counts against it; nil when it has room. One with dead letters
--- must not fill the ledger with more of them. A lane that cannot be read is not judged: it is set aside below.
-local function full(lane, limits)
+-- must not fill the ledger with more of them; a static one cannot be left out, so it answers for its own only, or others'
+-- would refuse its publications. A lane that cannot be read is not judged: it is set aside below.
+local function full(lane, limits, static)
   local held = tonumber(redis.pcall('HGET', key('D:' .. lane), 'o')) or 0
   local own = dead > 0 and redis.pcall('ZCARD', key('dead:' .. lane))
   if type(own) ~= 'number' then own = 0 end
@@ -43,18 +44,20 @@ local function full(lane, limits)
   if held + own >= (backlog or most) then
     return backlog and 'max_backlog' or 'max_per_destination', held + own, backlog or most
   end
-  if own > 0 and dead >= most_dead then return 'max_dead', dead, most_dead end
+  local counted = static and own or dead
+  if own > 0 and counted >= most_dead then return 'max_dead', counted, most_dead end
 end
 
 local targets, skipped = {}, {}
 for i = first, #ARGV, 8 do
-  local name, held, most_held = full(ARGV[i], ARGV[i + 5])
+  local static = ARGV[i + 6] == '0'
+  local name, held, most_held = full(ARGV[i], ARGV[i + 5], static)
   if not name then
     targets[#targets + 1] = i
-  elseif ARGV[i + 6] ~= '0' then
-    skipped[#skipped + 1] = ARGV[i]
-  else
+  elseif static then
     return { 'crowded', ARGV[i + 1], name, held, most_held }
+  else
+    skipped[#skipped + 1] = ARGV[i]
   end
 end
 local tasks = #targets
