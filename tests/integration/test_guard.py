@@ -17,6 +17,7 @@ from hookline_sender.egress import AddressPolicy, TransportFailed
 from hookline_sender.egress.guard import Guard
 from hookline_sender.egress.names import CACHED, Names
 from tests.support import free_port, run
+from tests.support_receiver import asking, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -249,9 +250,7 @@ def test_a_hundred_cancelled_connects_leave_no_descriptor() -> None:
             await asyncio.wait({asyncio.create_task(asyncio.wait_for(kind_of(guard, port=port), 0.01))})
             before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
             tasks = [asyncio.create_task(kind_of(guard, port=port)) for _ in range(100)]
-            for _ in range(5):
-                await asyncio.sleep(0)
-            assert len(os.listdir("/proc/self/fd")) > before  # noqa: PTH208
+            await until(asking(lambda: len(os.listdir("/proc/self/fd"))), lambda count: count > before)  # noqa: PTH208
             for each in tasks:
                 each.cancel()
             await asyncio.wait(tasks)

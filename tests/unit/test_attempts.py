@@ -3,13 +3,15 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hookline_sender import SigningKey
 from hookline_sender.attempts import Attempts, Claim, RedisClock, settlement
+from hookline_sender.destinations import ResolvedDestination
 from hookline_sender.egress.transport import WireResponse
 from hookline_sender.engine.records import Dead, Delivered, Outcome, Released, Retry
 from tests.support import run
@@ -17,6 +19,8 @@ from tests.support_sender import REDIS_MS, TASK, deployment_on, environ_of, impa
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from hookline_sender.registered import Registered
 
 NOW = 1000.0  # monotonic
 
@@ -123,6 +127,22 @@ def test_a_request_is_stamped_with_redis_own_time_after_that_was_set_back() -> N
         assert 0 <= int(transport.sent[b"x-axiom-timestamp"]) - (REDIS_MS - 3_600_000) < 60_000
 
     run(go())
+
+
+def test_the_keys_of_a_registered_destination_are_those_of_the_engines_time() -> None:
+    class Asked:
+        def resolve(self, task: object, *, profile: str, now_ms: int) -> ResolvedDestination:
+            asked.append(now_ms - REDIS_MS)
+            return ResolvedDestination("acme", "http://127.0.0.1:2/", (SigningKey.generate(),), profile, ())
+
+    async def go() -> None:
+        now = time.monotonic()
+        attempts = replace(attempts_over(Transport(lambda on_sent: on_sent())), registered=cast("Registered", Asked()))
+        await attempts.make(replace(claim(now, config=7), clock=RedisClock(REDIS_MS, now, shift_ms=3_600_000)))
+
+    asked = list[int]()
+    run(go())
+    assert 0 <= asked[0] < 60_000
 
 
 @pytest.mark.parametrize(("event", "named"), [("order.paid", None), ("order.added-by-a-newer-plan", True)])

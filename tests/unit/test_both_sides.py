@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hookline_receiver import Delivery, MemoryLedger, Receiver
 from hookline_receiver.testing import sign_request
 from hookline_sender import Deployment, InvalidDeployment, Plan, SigningKey
-from hookline_sender.destinations import resolve
+from hookline_sender.destinations import ResolvedDestination, resolve
 from hookline_sender.egress.transport import WireResponse, check_headers
-from hookline_sender.engine.records import Dead, Delivered, Outcome
+from hookline_sender.engine.records import Dead, Delivered, Outcome, Retry
 from hookline_sender.policy import DeliveryPolicy
 from hookline_sender.webhook import attempt
 from hookline_shared import InvalidSigningKey
@@ -81,6 +82,24 @@ def test_an_attempt_is_verified_and_handled(profile: str) -> None:
     (found,) = seen
     assert (found.id, found.attempt, found.traceparent) == (TASK.delivery_id, 3, TRACE)
     assert (found.timestamp_ms, found.body) == (NOW_MS, BODY)
+
+
+def test_a_date_that_an_answer_names_is_counted_from_when_it_came() -> None:
+    class Busy:
+        async def post(self, *_: Any, **__: Any) -> WireResponse:
+            return WireResponse(503, ((b"retry-after", b"Sun, 06 Nov 1994 08:50:37 GMT"),))
+
+        async def aclose(self) -> None: ...
+
+    to = ResolvedDestination("billing", "https://shop.example/", (SigningKey.generate(),))
+
+    async def go() -> Outcome:
+        started, sent_ms = asyncio.get_running_loop().time() - 20, 784_111_777_000  # 08:49:37
+        given: Any = {"timestamp_ms": sent_ms, "timeout": 30, "policy": DeliveryPolicy(), "started": started}
+        return await attempt(TASK, to, Busy(), **given)
+
+    assert isinstance(outcome := run(go()), Retry)
+    assert outcome.retry_after == pytest.approx(40, abs=5)
 
 
 @pytest.mark.parametrize("profile", PROFILES[1:])
