@@ -7,6 +7,7 @@ import contextlib
 import gc
 import json
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
@@ -23,7 +24,7 @@ from redis import Redis
 from hookline_receiver import InvalidReceiver, LedgerUnavailable, MemoryLedger, RedisLedger, SigningKey
 from hookline_receiver.django import DjangoLedger, webhook_view
 from hookline_receiver.testing import sign_request
-from tests.support import python, run
+from tests.support import eventually, python, run
 from tests.support_django import DJANGO, database, django_shop
 from tests.support_receiver import handled_by, signed
 from tests.support_sql import Hold, shop_of
@@ -125,6 +126,32 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_claims_nothing(shop: Dja
     request, view = posted(), webhook_view(shop.receiver())
     request.read = read  # type: ignore[method-assign,assignment]
     assert (view(request).status_code, view(posted()).status_code, shop.effects()) == (499, 204, ["o_1"])
+
+
+def test_clients_that_are_slow_with_their_bodies_hold_up_nobody_else() -> None:
+    started, go_on = list[int](), threading.Event()
+
+    def read(size: int) -> bytes:
+        started.append(size)
+        go_on.wait(10)
+        raise OSError
+
+    view = webhook_view(handled_by(lambda event: None, ledger=MemoryLedger(allow_volatile=True)))
+    with ThreadPoolExecutor(40) as threads:
+        for request in [posted() for _ in range(40)]:
+            request.read = read  # type: ignore[method-assign,assignment]
+            threads.submit(view, request)
+        eventually(lambda: len(started) == 40)
+        assert view(posted()).status_code == 204
+        go_on.set()
+
+
+def test_what_wsgi_forbids_is_left_out_of_an_answer() -> None:
+    view = webhook_view(handled_by(lambda event: None, ledger=MemoryLedger(allow_volatile=True)))
+    request = posted()
+    request.META["CONTENT_LENGTH"] = "1000000"
+    answer = view(request)
+    assert (answer.status_code, answer.has_header("connection")) == (413, False)
 
 
 def test_a_chunked_body_that_the_server_delimits_is_read() -> None:

@@ -7,13 +7,16 @@ import atexit
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING, Final, TypeVar
+from concurrent.futures import Executor, Future
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from hookline_receiver.receiver import Receiver
 
+P = ParamSpec("P")
 R = TypeVar("R")
 CLOSING: Final = 10.0  # seconds that running handlers get when the process ends
 
@@ -51,6 +54,34 @@ class Opened:
                 opened.set_exception(error)
 
 
+class Caller(Executor):
+    """The thread that called, while it waits for its answer."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Have it call that; from any thread."""
+        called: Future[R] = Future()
+
+        def call() -> None:
+            if called.set_running_or_notify_cancel():
+                try:
+                    called.set_result(fn(*args, **kwargs))
+                except BaseException as error:  # noqa: BLE001 - whoever submitted it gets it
+                    called.set_exception(error)
+
+        self._calls.put(call)
+        return called
+
+    def wait(self, answer: Future[R]) -> R:
+        """The answer; until there is one, call what is submitted."""
+        answer.add_done_callback(lambda _: self._calls.put(None))
+        while (call := self._calls.get()) is not None:
+            call()
+        return answer.result()
+
+
 class Portal:
     """Calls coroutines of receivers from any thread, on an event loop in a thread of the process.
 
@@ -63,15 +94,16 @@ class Portal:
         self._opened: dict[Receiver, Opened] = {}
         self._inherited: list[object] = []
 
-    def call(self, receiver: Receiver, made: Callable[[Opened], Coroutine[object, object, R]]) -> R:
-        """What the coroutine returns."""
+    def call(self, receiver: Receiver, made: Callable[[Opened, Caller], Coroutine[object, object, R]]) -> R:
+        """What the coroutine returns. It may have the caller do what blocks: nobody else waits for that."""
+        caller = Caller()
         with self._lock:
             if self._pid != os.getpid():
                 self._start()
             if receiver not in self._opened:
                 self._opened[receiver] = Opened(receiver)
-            work = made(self._opened[receiver])
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+            work = made(self._opened[receiver], caller)
+        return caller.wait(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def _start(self) -> None:
         if self._pid:  # forked: what runs belongs to the parent. Kept, since its end would be an end in this process

@@ -16,6 +16,7 @@ from hookline_receiver.errors import LedgerUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from concurrent.futures import Executor
 
     from django.http import HttpRequest
     from starlette.types import Message, Receive, Scope
@@ -55,7 +56,7 @@ def webhook_view(receiver: Receiver, *, asynchronous: bool = False) -> View | As
 
 def _sync_view(receiver: Receiver) -> View:
     def view(request: HttpRequest) -> HttpResponse:
-        return PORTAL.call(receiver, lambda opened: _answer(opened, request))
+        return PORTAL.call(receiver, lambda opened, caller: _answer(opened, request, caller))
 
     return view
 
@@ -69,19 +70,21 @@ def _async_view(receiver: Receiver) -> AsyncView:
     return view
 
 
-async def _answer(opened: Opened, request: HttpRequest) -> HttpResponse:
+async def _answer(opened: Opened, request: HttpRequest, threads: Executor | None = None) -> HttpResponse:
     response = HttpResponse(status=_CLIENT_LEFT)  # unless the receiver has an answer
     del response["content-type"]
+    asgi = isinstance(request, ASGIRequest)
 
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":
             response.status_code = message["status"]
             for name, value in message["headers"]:
-                response[name.decode("latin-1")] = value.decode("latin-1")
+                if asgi or name != b"connection":  # WSGI forbids it: PEP 3333
+                    response[name.decode("latin-1")] = value.decode("latin-1")
         elif message["type"] == "http.response.body":
             response.write(message.get("body", b""))
 
-    scope, receive = _scope(request), _receiving(request)
+    scope, receive = _scope(request), _receiving(request, threads)
     try:
         receiver = await opened.receiver()
     except LedgerUnavailable as error:
@@ -105,15 +108,16 @@ def _scope(request: HttpRequest) -> Scope:
     return {"type": "http", "method": method, "path": request.path, "headers": headers, "query_string": b""}
 
 
-def _receiving(request: HttpRequest) -> Receive:
-    read = request.read
+def _receiving(request: HttpRequest, threads: Executor | None) -> Receive:
+    loop, read = asyncio.get_running_loop(), request.read
     if request.META.get("wsgi.input_terminated") and not request.META.get("CONTENT_LENGTH"):
         read = request.META["wsgi.input"].read  # chunked: Django takes a body without a length for an empty one
 
     async def receive() -> Message:
         try:
-            # A WSGI server's stream may wait for the client, and this is an event loop.
-            piece: Any = await asyncio.to_thread(read, PIECE_BYTES)
+            # A WSGI server's stream waits for the client, and this is an event loop. Threads that are shared would all
+            # wait for slow clients before long.
+            piece: Any = await loop.run_in_executor(threads, read, PIECE_BYTES)
         except OSError:  # the client left in the middle
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": piece, "more_body": bool(piece)}
