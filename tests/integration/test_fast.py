@@ -12,7 +12,7 @@ import pytest
 from hookline_sender import InvalidDeployment, Plan, Worker
 from hookline_sender.cli.serving import serve
 from hookline_sender.egress import AddressPolicy, FastTransport
-from hookline_sender.engine.records import Delivered, State
+from hookline_sender.engine.records import Delivered, Retry, State
 from tests.support import run
 from tests.support_egress import certificate, endpoint, reset, send, status
 from tests.support_sender import Endpoint, deployment_on, environ_of, publish, reached, shop
@@ -20,6 +20,9 @@ from tests.support_sender import Endpoint, deployment_on, environ_of, publish, r
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from hookline_sender.egress.fast import FastConnection
+    from hookline_sender.egress.urls import Url
 
 
 @asynccontextmanager
@@ -100,6 +103,25 @@ def test_a_request_that_is_sent_once_more_is_counted() -> None:
             assert used.repeated == 0
             assert isinstance(await send(there.url, transport=used), Delivered)
             assert (used.repeated, len(there.requests)) == (1, 3)
+
+    run(go())
+
+
+def test_a_connection_that_is_lost_before_its_request_fails_at_once() -> None:
+    class Late(FastTransport):
+        async def _open(self, target: Url) -> FastConnection:
+            made = await super()._open(target)
+            while not made._is_gone:  # noqa: ASYNC110 - a protocol tells nobody
+                await asyncio.sleep(0.001)
+            return made
+
+    async def go() -> None:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        async with server:
+            outcome = await send(url, transport=Late(AddressPolicy(allow_loopback_http=True)))
+            assert isinstance(outcome, Retry)
+            assert outcome.code == "reset"
 
     run(go())
 
