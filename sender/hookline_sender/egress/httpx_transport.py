@@ -149,7 +149,7 @@ async def _is_clean(connection: HttpxConnection, response: httpcore.Response) ->
     if leftovers:
         return False
     await response.aclose()
-    return connection.http.is_idle() and not connection.stream.is_dirty
+    return connection.reusable
 
 
 def _judged(error: Exception, stream: Stream, progress: Progress) -> WireResponse:

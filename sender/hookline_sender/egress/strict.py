@@ -23,6 +23,7 @@ _QUOTED: Final = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~])*"'
 _EXTENSION: Final = rb";" + _TOKEN + rb"(?:=(?:" + _TOKEN + rb"|" + _QUOTED + rb"))?"
 _CHUNK: Final = re.compile(rb"(?:\r\n)?[0-9A-Fa-f]{1,16}(?:" + _EXTENSION + rb")*\r\n")
 _TOO_LONG: Final = 2**64
+_MAX_CHUNKS: Final = 1024  # h11 takes 10 µs for each, in one turn of the event loop
 _NEVER: Final = 1024 * 1024  # bytes of a line: far over what may be read at all, so that our limits decide
 
 Event = h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]
@@ -31,19 +32,19 @@ Event = h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]
 class StrictReader(h11.Connection):
     """The client's side of a connection, for httpcore to drive.
 
-    Raises h11.RemoteProtocolError for what is refused, OverBudget for too long a body or too many trailers.
+    Raises h11.RemoteProtocolError for what is refused, OverBudget for too long a body, too many chunks or trailers.
     """
 
     def __init__(self) -> None:
         super().__init__(h11.CLIENT, max_incomplete_event_size=_NEVER)
         self._unparsed = bytearray()
-        self._checked = self._interim = self._fields = self._framings = self._body = 0
+        self._checked = self._interim = self._fields = self._framings = self._body = self._chunks = 0
 
     def start_next_cycle(self) -> None:
         """Get ready for the next request."""
         super().start_next_cycle()
         self._unparsed.clear()
-        self._checked = self._interim = self._fields = self._framings = self._body = 0
+        self._checked = self._interim = self._fields = self._framings = self._body = self._chunks = 0
 
     def receive_data(self, data: bytes) -> None:
         """Take what came; b"" is the end."""
@@ -65,7 +66,7 @@ class StrictReader(h11.Connection):
             self._body += len(event.data)
         elif isinstance(event, h11.EndOfMessage):
             self._check_trailers(self._check_chunk(parsed))
-        if self._body > MAX_BODY_BYTES or self._fields > MAX_FIELDS:
+        if self._body > MAX_BODY_BYTES or self._fields > MAX_FIELDS or self._chunks > _MAX_CHUNKS:
             raise OverBudget
         return event
 
@@ -122,6 +123,7 @@ class StrictReader(h11.Connection):
         found = _CHUNK.match(parsed)
         if found is None:
             _refuse()
+        self._chunks += 1
         return parsed[found.end() :]
 
     def _check_trailers(self, lines: bytes) -> None:

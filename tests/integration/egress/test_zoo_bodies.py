@@ -12,6 +12,7 @@ FULL = 64 * 1024
 REFUSED = fails("protocol", 200)
 CLOSED = fails("closed", 200)
 NOT_CHECKED = "llhttp takes any number of leading zeros"
+SLOWLY = "h11 would hold the loop for 10 µs a chunk"
 
 
 def length(size: int, body: bytes = b"", *fields: bytes) -> bytes:
@@ -102,6 +103,8 @@ SIZES = [
     chunks("a size of 17 digits", b"0" * 16 + b"2\r\nok\r\n0\r\n\r\n", gap=Gap("fast", ok(kept=True), NOT_CHECKED)),
     chunks("a chunk of 64 KiB", chunk(bytes(FULL)) + b"0\r\n\r\n", ok(kept=True)),
     chunks("a chunk over 64 KiB", chunk(bytes(FULL + 1)) + b"0\r\n\r\n", ok()),
+    chunks("a thousand chunks", b"1\r\nx\r\n" * 1000 + b"0\r\n\r\n", ok(kept=True)),
+    chunks("ten thousand chunks", b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n", ok(kept=True), Gap("httpx", ok(), SLOWLY)),
     chunks("a size over 64 bits", b"10000000000000000\r\nok\r\n"),
     chunks("a negative size", b"-2\r\nok\r\n0\r\n\r\n"),
     chunks("a size with a plus", b"+2\r\nok\r\n0\r\n\r\n"),
