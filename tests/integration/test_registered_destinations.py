@@ -74,8 +74,9 @@ def test_a_private_address_that_the_deployment_allows_is_registered(redis_url: s
         made = customers_of(redis_url, namespace, allow_addresses=("10.1.0.0/16",), allow_loopback_http=False)
         async with Destinations(market().plan, made, environ=ENVIRON) as destinations:
             await destinations.register(destination(url="https://10.1.2.3/hook"))
-            with pytest.raises(UnsafeDestination):
-                await destinations.register(destination(url="https://10.2.2.3/hook"))
+            for host in ("10.2.2.3", "localhost", "shop.LocalHost."):
+                with pytest.raises(UnsafeDestination):
+                    await destinations.register(destination(url=f"https://{host}/hook"))
 
     run(go())
 
