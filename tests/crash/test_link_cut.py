@@ -76,7 +76,7 @@ def test_a_worker_cut_off_for_two_leases_sends_nothing_and_changes_nothing_when_
                 crash_plan(), crash_deployment(proxy.url, namespace), environ=depot_at(endpoint.url("cut-off"))
             )
             async with cut_off.background():
-                ids = await publish_parcels(redis_url, namespace, range(3))
+                ids = await publish_parcels(redis_url, namespace, range(3), timeout=3.0)  # none may end before the cut
                 await until(asking(lambda: len(endpoint.of("cut-off"))), lambda count: count >= 3)
                 proxy.refuses = True
                 proxy.swallow()

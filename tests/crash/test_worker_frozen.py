@@ -53,7 +53,9 @@ def test_a_frozen_worker_sends_nothing_and_changes_nothing_once_its_leases_were_
         endpoint.held.add("zombie")
     namespace = engine.layout.namespace
     with worker_process(redis_url, namespace, depot_at(endpoint.url("zombie"))) as zombie, thawed_at_last(zombie):
-        ids = run(publish_parcels(redis_url, namespace, range(PARCELS)))
+        ids = run(
+            publish_parcels(redis_url, namespace, range(PARCELS), timeout=3.0)
+        )  # none may end before it is frozen
         eventually(lambda: len(endpoint.of("zombie")) >= (PARCELS if held else 1))
         zombie.send_signal(signal.SIGSTOP)
         finished_by_another(engine, redis_url, endpoint)

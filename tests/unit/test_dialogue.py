@@ -9,9 +9,12 @@ from redis.exceptions import AuthenticationError, NoScriptError, ResponseError
 from redis.exceptions import ConnectionError as ConnectionLost
 
 from hookline_sender import Deployment, NamespaceFull, RedisUnavailable
+from hookline_sender.arguments import Options
 from hookline_sender.engine import commands
 from hookline_sender.engine.dialogue import Dialogue, Exchange, Pause
 from hookline_sender.engine.durability import QUESTIONS
+from hookline_sender.publication import Composer
+from tests.support_sender import Order, shop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +64,20 @@ def test_nothing_that_is_sent_is_a_number() -> None:
     assert isinstance(step, Exchange)
     assert {type(part) for command in step.commands for part in command} == {str, bytes}
     assert step.commands[0][-1] == b"5"
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "ends"),
+    [(2, StopIteration), (3, StopIteration), (1, RedisUnavailable), (ResponseError("x"), RedisUnavailable)],
+)
+def test_a_publication_is_told_when_as_many_replicas_as_wanted_have_it(confirmed: Any, ends: type[Exception]) -> None:
+    plan, order_paid = shop("billing")
+    request = Composer(plan, "shop").request(order_paid, Order(order_id="1"), Options("order-1"))
+    talk = dialogue(min_replicas=2)
+    flow = talk.run(commands.publish(talk.layout, request))
+    assert sent(after_the_check(flow)) == ["EVALSHA", "WAIT"]
+    with pytest.raises(ends):
+        flow.send([[b"published", 0, request.targets[0].lane.encode()], confirmed])
 
 
 def test_an_unknown_script_is_loaded_and_then_brought_along() -> None:
