@@ -17,6 +17,7 @@ _CONFIG = {
     "no-appendfsync-on-rewrite": "no",
     "maxmemory-policy": "noeviction",
 }
+_OLDEST = 7
 _DIGITS = 10  # no server has more replicas; keeps int() short
 _INFO = {"role": "master", "aof_enabled": "1", "aof_last_write_status": "ok", "cluster_enabled": "0"}
 _ADVICE = {
@@ -25,6 +26,7 @@ _ADVICE = {
     "aof_last_write_status": "the last write to the append-only file failed: free disk space, see the server's log",
     "cluster_enabled": "use a server that is not part of a cluster",
     "connected_slaves": "attach the replicas, or lower min_replicas",
+    "redis_version": "use Redis 7.0, Valkey 7.2 or newer: an older one cannot run hookline's scripts",
 }
 
 
@@ -40,7 +42,14 @@ def durability_faults(
     faults += [_fault(name, info, need) for name, need in _INFO.items() if _value(info, name) != need]
     if min_replicas > 0 and _count(_value(info, "connected_slaves")) < min_replicas:
         faults.append(_fault("connected_slaves", info, f"at least {min_replicas}"))
-    return tuple(faults)
+    return (*faults, *version_faults(info))
+
+
+def version_faults(info: Mapping[str, object]) -> tuple[str, ...]:
+    """One text when the server is known to be older than its scripts need, which no promise about it cures."""
+    version = _value(info, "redis_version")  # Valkey says 7.2.4 there, whichever it is
+    old = 0 <= _count(version.partition(".")[0]) < _OLDEST
+    return (_fault("redis_version", info, f"{_OLDEST}.0 or newer"),) if old else ()
 
 
 def durability_fix(faults: tuple[str, ...]) -> str:

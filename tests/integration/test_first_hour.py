@@ -195,7 +195,12 @@ def test_the_ledgers_redis_may_forget() -> None:
 
 @pytest.mark.parametrize(
     ("module", "name", "package", "extra"),
-    [("hookline_sender", "Publisher", "httpx", "sender"), ("hookline_receiver", "Receiver", "starlette", "receiver")],
+    [
+        ("hookline_sender", "Publisher", "httpx", "sender"),
+        ("hookline_sender.egress", "HttpxTransport", "httpcore", "sender"),
+        ("hookline_sender.egress", "FastTransport", "httptools", "fast"),
+        ("hookline_receiver", "Receiver", "starlette", "receiver"),
+    ],
 )
 def test_an_extra_is_not_installed(module: str, name: str, package: str, extra: str) -> None:
     hidden = f"import sys; sys.modules.update({{{package!r}: None, 'redis': None}})\n"

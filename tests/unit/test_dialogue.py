@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import AuthenticationError, NoScriptError, ResponseError
 from redis.exceptions import ConnectionError as ConnectionLost
 
-from hookline_sender import Deployment, NamespaceFull, RedisUnavailable
+from hookline_sender import Deployment, NamespaceFull, RedisUnavailable, WeakDurability
 from hookline_sender.arguments import Options
 from hookline_sender.engine import commands
 from hookline_sender.engine.dialogue import Dialogue, Exchange, Pause
@@ -100,6 +100,13 @@ def test_a_lost_reply_is_asked_for_a_few_times_and_then_given_up() -> None:
         assert sent(flow.send([])) == ["EVALSHA"]
     with pytest.raises(RedisUnavailable, match=r"redis\.example:6379 cannot be reached"):
         flow.throw(ConnectionLost())
+
+
+def test_a_server_that_is_too_old_is_refused_whatever_is_asserted_of_it() -> None:
+    flow = dialogue().ready()
+    next(flow)
+    with pytest.raises(WeakDurability, match=r"redis_version=6\.2\.14 \(need 7\.0 or newer\)"):
+        flow.send([[], b"role:master\r\nredis_version:6.2.14\r\n"])
 
 
 @pytest.mark.parametrize("refusal", [AuthenticationError("WRONGPASS"), ResponseError("DB index is out of range")])

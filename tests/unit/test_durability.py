@@ -88,3 +88,12 @@ VALUES = st.dictionaries(st.sampled_from([*CONFIG, *INFO]), st.one_of(st.text(),
 def test_the_verdict_is_total(config: dict[str, object], info: dict[str, object], replicas: int) -> None:
     faults = durability_faults(config, info, min_replicas=replicas)
     assert bool(durability_fix(faults)) is bool(faults)
+
+
+@pytest.mark.parametrize(
+    ("version", "old"), [("6.2.14", True), ("2.8", True), ("7.0.15", False), ("8.1.0", False), ("x", False)]
+)
+def test_a_server_that_is_too_old_for_the_scripts_is_a_fault(version: str, old: bool) -> None:  # noqa: FBT001
+    faults = durability_faults(CONFIG, INFO | {"redis_version": version})
+    assert faults == ((f"redis_version={version} (need 7.0 or newer)",) if old else ())
+    assert ("Valkey 7.2 or newer" in durability_fix(faults)) is old

@@ -19,7 +19,7 @@ from redis import exceptions as refused
 
 from hookline_receiver.errors import LedgerUnavailable, WeakDurability
 from hookline_receiver.ledger.pipeline import Pipeline
-from hookline_shared.durability import durability_faults, durability_fix
+from hookline_shared.durability import durability_faults, durability_fix, version_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -147,7 +147,8 @@ class RedisLink:
 
     async def _check(self) -> None:
         config, info = await self._mapped(self._settings)
-        faults = durability_faults(config, info) if self._durability == "verified" else _replica(info)
+        asserted = (*_replica(info), *version_faults(info))
+        faults = durability_faults(config, info) if self._durability == "verified" else asserted
         if faults and not self._faults:
             log.error("the ledger refuses: %s", _weak(faults))
         self._notice_restart(str(info.get("run_id", "")))

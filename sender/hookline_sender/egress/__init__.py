@@ -34,9 +34,15 @@ _WITH_EXTRA = {
 
 
 def __getattr__(name: str) -> object:
-    """Import what needs an extra, once."""
+    """Import what needs an extra, once, or say that it is missing."""
     if name not in _WITH_EXTRA:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(_WITH_EXTRA[name]), name)
+    try:
+        value: object = getattr(importlib.import_module(_WITH_EXTRA[name]), name)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("hookline"):
+            raise
+        extra = "fast" if missing.name == "httptools" else "sender"
+        raise ImportError(f"{name} needs {missing.name}, install it with: pip install 'hookline[{extra}]'") from missing
     globals()[name] = value
     return value

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 
 from hookline_sender.errors import RedisUnavailable, WeakDurability
 from hookline_sender.policy import HooklineWarning
-from hookline_shared.durability import durability_faults, durability_fix
+from hookline_shared.durability import durability_faults, durability_fix, version_faults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +69,8 @@ class Durability:
         self._notice_restart(info.get("run_id", ""))
         limit = int(info.get("maxmemory", "0") or 0)
         self.nearly_full = limit > 0 and int(info.get("used_memory", "0")) > 0.9 * limit
+        if old := version_faults(info):
+            raise self._weak(old)
         if self._deployment.durability == "verified":
             self._verify(config, info)
         elif self._deployment.durability == "asserted" and self.on_replica:
