@@ -185,7 +185,13 @@ class Namespace:
         return faults
 
     def _schedule(self) -> list[str]:
-        faults: list[str] = []
+        placed = {
+            m.decode()
+            for n, members in self.dump.items()
+            if n.startswith(("ready:", "busy:", "slow:"))
+            for m in members
+        }
+        faults = [f"lane {lane} gives work and has no state" for lane in placed if f"D:{lane}" not in self.dump]
         for name, fields in self.dump.items():
             if name.startswith("D:"):
                 faults += self._lane(name[2:], fields)

@@ -167,6 +167,7 @@ def test_a_destination_that_is_gone_gets_no_more_attempts_and_its_tasks_wait(  #
     gone, well = engine.claim(2)
     answer = engine.turn(0, [settlement(gone, GONE), settlement(well)])
     assert answer.disabled == (("billing", "one", "gone"),)
+    assert "ready:billing" not in engine.names()
     engine.publish("later", lane)
     assert "ready:billing" not in engine.names()
     assert engine.claim() == ()

@@ -101,7 +101,7 @@ class Walk:
         expected = {each for each in self.known if self.tenant_of(each) == tenant}
         assert {each.id for each in seen.entries} == expected
         delay, aggregate = self.rand.choice((0, 0, 30)), self.rand.choice("xy")
-        limits = "1" if self.registry.ordering == "binding" else "3"
+        limits = "1" if self.registry.ordering == "binding" else str(self.rand.randint(1, 3))
         done = self.registry.publish(key, tenant, seen=seen, delay=delay, limits=limits, aggregate=aggregate)
         ids = {each: self.registry.id_of(key, each) for each in expected}
         assert {i[22:] for i in ids.values()} == set(done.lanes)

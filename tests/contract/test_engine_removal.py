@@ -291,3 +291,18 @@ def test_a_webhook_that_an_id_comes_back_to_is_busy_while_dead_letters_of_it_are
     for tenant in ("", "other"):
         with pytest.raises(DestinationBusy, match="dead letters"):
             registry.register("acme", tenant)
+
+
+def test_an_id_stays_when_what_it_left_under_another_webhook_is_gone(bound: Bound) -> None:
+    engine = bound(billing=POLICY, audit=POLICY)
+    registry = Registry(engine)
+    registry.register("acme")
+    registry.publish("a")
+    engine.settle(engine.one(), FAILED)
+    registry.remove("acme")
+    registry.register("acme", binding="audit")
+    for seconds in (8 * DAY, 3601, 61):
+        engine.advance(seconds)
+        engine.turn()
+    assert "gone" not in engine.names()
+    assert registry.found("acme") is not None
