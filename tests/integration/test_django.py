@@ -167,15 +167,17 @@ def test_a_chunked_body_that_the_server_delimits_is_read() -> None:
 class SlowToOpen(MemoryLedger):
     """A ledger that opens when it is told."""
 
-    open = False
+    open, openings = False, 0
     may_open: asyncio.Event
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         await self.may_open.wait()
-        self.open = True
-        yield
-        self.open = False
+        self.open, self.openings = True, self.openings + 1
+        try:
+            yield
+        finally:
+            self.open = False
 
 
 def test_requests_wait_until_the_receiver_is_open_whoever_leaves_meanwhile() -> None:
@@ -195,6 +197,22 @@ def test_requests_wait_until_the_receiver_is_open_whoever_leaves_meanwhile() -> 
     ledger, seen = SlowToOpen(allow_volatile=True), list[bool]()
     view = webhook_view(handled_by(handler, ledger=ledger), asynchronous=True)
     run(go())
+
+
+def test_an_asynchronous_view_opens_its_receiver_once_in_each_loop() -> None:
+    async def go() -> None:
+        ledger.may_open = asyncio.Event()
+        ledger.may_open.set()
+        assert [(await view(posted())).status_code for _ in range(3)] == [204] * 3
+        assert ledger.open
+
+    async def handler(event: Any) -> None: ...
+
+    ledger = SlowToOpen(allow_volatile=True)
+    view = webhook_view(handled_by(handler, ledger=ledger), asynchronous=True)
+    for _ in range(2):
+        run(go())
+    assert (ledger.open, ledger.openings) == (False, 2)
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")

@@ -13,6 +13,7 @@ from django.http import HttpResponse
 from hookline_receiver import answers
 from hookline_receiver.django.portal import PORTAL, Opened
 from hookline_receiver.errors import LedgerUnavailable
+from hookline_receiver.ledger.loops import PerLoop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -62,10 +63,10 @@ def _sync_view(receiver: Receiver) -> View:
 
 
 def _async_view(receiver: Receiver) -> AsyncView:
-    opened = Opened(receiver)
+    opened = PerLoop(lambda: Opened(receiver))
 
     async def view(request: HttpRequest) -> HttpResponse:
-        return await _answer(opened, request)
+        return await _answer(opened.current(), request)
 
     return view
 
