@@ -2,7 +2,7 @@
 
     turn ─▶ connect ─▶ begin ──new──▶ handler ──ok──▶ commit ─▶ answer
     │          │         │               └─ fails, rejects, too slow ─▶ rollback ─▶ answer
-    └─ busy    └─ 503    └─ known: replayed, 409; busy, 503
+    └─ busy    └─ 503    └─ known: replayed, 409; busy, 503     another body meanwhile: 409
 
 Copies within this process take turns before one of them takes a connection. Each delivery runs in a task of its own: a
 client that goes away stops nothing. No step of the database is cancelled half way or waited for without limit: when one
@@ -74,6 +74,7 @@ class Transacting:
     def __init__(self, ledger: TransactionalLedger, terms: Terms) -> None:
         self.ledger, self._terms = ledger, terms
         self.tasks, self._turns = Tasks(terms.handler_deadline + STOP_GRACE), Turns()
+        self._bodies: dict[bytes, bytes] = {}  # fingerprints of what is being handled, by key
 
     async def answer(self, entry: Entry, delivery: Delivery, start: Start) -> Settled:
         """What to respond; `start` begins the work once the row is inserted.
@@ -92,6 +93,9 @@ class Transacting:
         return None if found is None else unclaimed(found)
 
     async def _guarded(self, entry: Entry, delivery: Delivery, start: Start, held: _Held) -> None:
+        if self._bodies.get(entry.key, entry.fingerprint) != entry.fingerprint:
+            held.say(answers.CONFLICT)
+            return
         try:
             async with self._turns.turn(entry.key, self._terms.busy_wait) as ours:
                 if ours:
@@ -107,10 +111,13 @@ class Transacting:
     async def _handled(self, entry: Entry, delivery: Delivery, start: Start, held: _Held) -> None:
         try:
             if await self._begun(held):
+                self._bodies[entry.key] = entry.fingerprint
                 await self._run(entry, delivery, start, held)
         except asyncio.CancelledError:  # the receiver stops
             await self._abandon(held)
             raise
+        finally:
+            self._bodies.pop(entry.key, None)
 
     async def _abandon(self, held: _Held) -> None:
         """Roll back when nothing uses the transaction any more, wherever it was stopped."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.support_sql import Shop
 
+OTHER = signed(b'{"type":"order.paid","data":{"id":"o_2"}}', delivery_id="dlv_1")
+
 
 @pytest.fixture(params=[*DRIVERS, *DJANGO])
 def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
@@ -113,8 +115,7 @@ def test_what_cannot_be_handled_is_answered_from_the_inbox_when_it_was_handled_b
 
 
 def test_another_body_under_the_same_id_is_a_conflict(shop: Shop) -> None:
-    other = signed(b'{"type":"order.paid","data":{"id":"o_2"}}', delivery_id="dlv_1")
-    first, conflict = shop.deliver(shop.receiver(), REQUEST, other)
+    first, conflict = shop.deliver(shop.receiver(), REQUEST, OTHER)
     assert (first.status, conflict.status, shop.effects()) == (204, 409, ["o_1"])
 
 
@@ -174,6 +175,20 @@ def test_a_copy_that_has_no_turn_in_time_is_told_to_come_again(shop: Shop) -> No
     first, copy = shop.run(go())
     assert (first.status, copy.status, copy.headers[b"retry-after"]) == (204, 503, b"1")
     assert (app.counters["busy"], shop.effects()) == (1, ["o_1"])
+
+
+def test_another_body_is_a_conflict_at_once_while_the_first_one_runs(shop: Shop) -> None:
+    async def go() -> list[int]:
+        async with app.lifespan():
+            running = asyncio.create_task(call(app, *REQUEST))
+            await hold.reached()
+            conflict = await call(app, *OTHER)
+            hold.go_on.set()
+            return [(await running).status, conflict.status]
+
+    hold = Hold()
+    app = shop.receiver([hold], busy_wait=60.0)
+    assert (shop.run(go()), shop.effects()) == ([204, 409], ["o_1"])
 
 
 def test_another_process_that_has_the_delivery_is_busy_at_once(postgres_shop: Shop) -> None:
