@@ -198,7 +198,10 @@ def _replica(info: dict[str, object]) -> tuple[str, ...]:
 
 
 def _unreachable(why: str) -> LedgerUnavailable:
-    return LedgerUnavailable(f"the ledger's Redis cannot be used ({why}): deliveries are answered 503 until it can")
+    return LedgerUnavailable(
+        f"the ledger's Redis cannot be used ({why}): check that it runs, and its URL with user and password; "
+        "deliveries are answered 503 until it can"
+    )
 
 
 def _weak(faults: tuple[str, ...]) -> WeakDurability:
