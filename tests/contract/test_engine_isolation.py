@@ -138,7 +138,7 @@ def test_after_a_timeout_a_destination_is_back_at_one_attempt(engine: Engine) ->
     held = engine.claim(64)
     assert len(held) == 10
     assert engine.turn(64, settlements(held[:9], TIMED_OUT, 60)).tasks == ()
-    assert len(engine.turn(64, settlements(held[9:], FAILED, 60)).tasks) == 1
+    assert len(engine.turn(64, settlements(held[9:], FAILED, 60), slow_slots=0).tasks) == 1
 
 
 def test_another_failure_changes_neither_window_nor_speed(engine: Engine) -> None:

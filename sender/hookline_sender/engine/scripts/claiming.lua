@@ -46,7 +46,7 @@ end
 local function verdict(d, r, size, now)
   if r.state > RUNNING then return bars(d, r) and 'wait' or 'drop' end
   if now >= r.deadline then return 'deadline_exceeded' end
-  if (d.ordered or has(r.flags, F_ORDERED)) and r.due > now then return 'wait' end
+  if d.ordered and r.due > now then return 'wait' end
   -- Somebody removed the envelope. Claimed without it, the task would only lapse, attempt after attempt.
   return size > 0 and 'take' or 'internal_error'
 end

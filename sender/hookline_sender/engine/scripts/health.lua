@@ -35,7 +35,7 @@ end
 local function felt(d, s, now)
   if s.hold < 0 or s.kind == 'l' then return end
   if s.kind == 'o' then
-    d.window = math.min(d.window * 2, math.max(d.window, d.limits.cap))
+    d.window = math.min(d.window * 2, d.limits.cap)
     -- Other attempts may still succeed while it is held because it asked for that.
     local asked = d.health and d.health.opened == 0 and closed_until(d, now) > now
     d.health = asked and { failures = 0, since = 0, held = d.health.held, opened = 0 } or nil

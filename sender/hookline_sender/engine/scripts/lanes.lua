@@ -31,7 +31,7 @@ local function next_due(d, now)
     if not raw then return now end
     local r = unpack_record(raw)
     if r.state > RUNNING then return not bars(d, r) and now or nil end
-    return math.max(now, math.min(r.due, r.deadline))
+    return math.max(now, r.due)  -- always before its deadline
   end
   if call('LLEN', key('q:' .. d.lane)) > 0 then return now end
   local first = call('ZRANGE', key('z:' .. d.lane), 0, 0, 'WITHSCORES')
