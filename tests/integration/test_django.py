@@ -293,6 +293,16 @@ def test_old_rows_are_pruned_and_new_ones_stay(shop: DjangoShop) -> None:
     assert (run(shop.ledger(retention=86_400.0).prune()), shop.rows()) == (3, [204])
 
 
+def test_pruning_waits_for_no_row_that_another_transaction_has(request: pytest.FixtureRequest) -> None:
+    with django_shop("django postgresql", request) as shop:
+        view = webhook_view(shop.receiver())
+        assert [view(posted(delivery_id=f"dlv_{n}")).status_code for n in range(3)] == [204] * 3
+        shop.execute("UPDATE hookline_inbox SET recorded_at = '2001-01-01 00:00:00'")
+        with shop.observer.begin() as other:
+            other.exec_driver_sql("SELECT 1 FROM hookline_inbox LIMIT 1 FOR UPDATE")
+            assert run(shop.ledger().prune()) == 2
+
+
 def test_settings_say_which_database_and_how_long() -> None:
     with override_settings(HOOKLINE_INBOX_USING="elsewhere"), pytest.raises(InvalidReceiver, match="'elsewhere'"):
         DjangoLedger()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import MetaData, StaticPool, create_engine, event, insert, inspect
+from sqlalchemy import MetaData, StaticPool, create_engine, event, insert, inspect, select
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from hookline_receiver import InvalidReceiver, SqlLedger, inbox_table
@@ -103,6 +103,15 @@ def test_pruning_goes_on_beside_deliveries_and_other_prunings(postgres_shop: Sho
     assert sum(prunings) == 5_000
     assert {reply.status for reply in replies} == {204}
     assert len(postgres_shop.rows()) == 40
+
+
+def test_pruning_waits_for_no_row_that_another_transaction_has(postgres_shop: Shop) -> None:
+    fill(postgres_shop, 3)
+    ledger = postgres_shop.ledger()
+    with postgres_shop.observer.begin() as other:
+        other.execute(select(INBOX).limit(1).with_for_update())
+        assert postgres_shop.run(ledger.prune()) == 2
+    assert len(postgres_shop.rows()) == 1
 
 
 def test_an_open_receiver_prunes_by_itself(shop: Shop) -> None:
