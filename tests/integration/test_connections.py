@@ -330,7 +330,7 @@ def test_the_next_address_of_a_host_is_tried_when_one_refuses(transport: Opening
     async def go() -> None:
         tls, trust = certificate(tmp_path, "localhost")
         async with endpoint(status(200), tls=tls) as there, transport(trust=trust) as used:
-            used._guard = Guard(used._policy, Names(two))
+            used._guard = Guard(used._policy, Names(used._policy.allows, two))
             assert isinstance(await send(there.url, transport=used), Delivered)
 
     run(go())

@@ -42,7 +42,7 @@ class Answers:
         return answer
 
     def guard(self, policy: AddressPolicy = LOOPBACK) -> Guard:
-        return Guard(policy, Names(self, lambda: self.now))
+        return Guard(policy, Names(policy.allows, self, lambda: self.now))
 
 
 class Listener:
@@ -201,7 +201,7 @@ async def main():
     def hang(host):
         loop.call_soon_threadsafe(asked.set)
         threading.Event().wait()
-    waiting = asyncio.create_task(Names(hang).addresses("shop.example"))
+    waiting = asyncio.create_task(Names(bool, hang).addresses("shop.example"))
     await asked.wait()
 
 asyncio.run(main())

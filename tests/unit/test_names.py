@@ -16,7 +16,7 @@ from tests.support import run
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-HERE, DNS = ["192.0.2.1"], ["dns"]
+HERE, DNS, UNSAFE = ["192.0.2.1"], ["dns"], ["unsafe"]
 
 
 @dataclass
@@ -31,6 +31,7 @@ class Resolver:
     released: threading.Event = field(default_factory=threading.Event)
     now: float = 1000.0
     costs: float = 0.0
+    judged: int = 0
 
     def __call__(self, host: str) -> Sequence[str]:
         self.asked.append(host)
@@ -43,7 +44,11 @@ class Resolver:
         return answer
 
     def names(self) -> Names:
-        return Names(self, lambda: self.now)
+        return Names(self.allows, self, lambda: self.now)
+
+    def allows(self, address: str) -> bool:
+        self.judged += 1
+        return address in HERE
 
 
 async def ask(names: Names, host: str = "shop.example") -> list[str]:
@@ -78,6 +83,17 @@ def test_an_answer_is_used_again_for_a_while() -> None:
         for wait, lookups in ((0.0, 1), (CACHED - 0.1, 1), (0.1, 2)):
             resolver.now += wait
             assert (await ask(names), len(resolver.asked)) == (HERE, lookups)
+
+    run(go())
+
+
+def test_an_answer_is_judged_once_all_of_it_and_its_first_addresses_are_given() -> None:
+    async def go() -> None:
+        resolver = Resolver([[f"192.0.2.{number}" for number in range(100)], [*HERE * 100, "192.0.2.2"], HERE * 9])
+        names = resolver.names()
+        for wait, found, judged in ((0, UNSAFE, 1), (1, UNSAFE, 1), (CACHED, UNSAFE, 102), (CACHED, HERE, 111)):
+            resolver.now += wait
+            assert (await ask(names), resolver.judged) == (found, judged)
 
     run(go())
 

@@ -1,7 +1,7 @@
 """From a host name to a connected socket, over addresses that a policy allows.
 
-    cached? ── no ──▶ look up, in a thread ──▶ all allowed? ──▶ connect to the first that accepts ──▶ still allowed?
-       └───── yes ───────────────────────────────▲
+    cached? ── no ──▶ look up and judge all, in a thread ──▶ connect to the first that accepts ──▶ still allowed?
+       └───── yes ──────────────────────────────────────────▲
 
 A name is only a way to an address: what was looked up is judged, exactly that is connected to, and the socket is asked
 where it went before anybody gets it. Looking the name up again, as a connect by name would, may give other answers.
@@ -14,7 +14,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from hookline_sender.egress.addresses import is_address
-from hookline_sender.egress.names import Names
+from hookline_sender.egress.names import Names, unsafe
 from hookline_sender.egress.transport import TransportFailed
 from hookline_sender.egress.urls import Url, check_target, parse_url
 from hookline_sender.errors import UnsafeDestination
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hookline_sender.egress.addresses import AddressPolicy
     from hookline_sender.egress.transport import FailureKind
 
-_MAX_ADDRESSES: Final = 8
 _CONNECT_SHARE: Final = 2.0  # seconds for each address but the last, so that a dead one does not eat the deadline
 
 
@@ -43,7 +42,7 @@ class Guard:
     """Makes connections for a transport. For one event loop."""
 
     def __init__(self, policy: AddressPolicy, names: Names | None = None) -> None:
-        self._policy, self._names = policy, names or Names()
+        self._policy, self._names = policy, names or Names(policy.allows)
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """A socket connected to `host`, an address or a name: not blocking, without delay, the caller's to close.
@@ -54,11 +53,9 @@ class Guard:
         """
         if not self._policy.allows_port(port):
             raise TransportFailed("unsafe", "the port is not one that destinations may have")
-        addresses = (host,) if is_address(host) else await self._names.addresses(host)
-        # Any, not the first: which one would be connected to is otherwise the choice of who answers.
-        if not all(self._policy.allows(address) for address in addresses):
-            raise _unsafe()
-        *others, last = tuple(dict.fromkeys(addresses))[:_MAX_ADDRESSES]
+        if is_address(host) and not self._policy.allows(host):
+            raise unsafe()
+        *others, last = (host,) if is_address(host) else await self._names.addresses(host)
         for address in others:
             try:
                 async with asyncio.timeout(_CONNECT_SHARE):
@@ -78,7 +75,7 @@ class Guard:
         made, peer = await _dialled(address, port)
         if not self._policy.allows(peer):
             made.close()
-            raise _unsafe()
+            raise unsafe()
         return made
 
 
@@ -93,7 +90,3 @@ async def _dialled(address: str, port: int) -> tuple[socket.socket, str]:
     except BaseException:
         made.close()
         raise
-
-
-def _unsafe() -> TransportFailed:
-    return TransportFailed("unsafe", "the host has an address that destinations may not have")

@@ -1,4 +1,8 @@
-"""What a name resolves to: looked up in threads of its own, one lookup per name at a time, used again for a while."""
+"""What a name resolves to, if all of it is allowed.
+
+Names are looked up in threads of their own, each by one lookup at a time, and its answer is used again for a while. It
+is judged there too: an answer may have thousands of addresses, and they are judged once and not at every connection.
+"""
 
 from __future__ import annotations
 
@@ -30,19 +34,31 @@ THREADS: Final = 64
 SLOW_THREADS: Final = 4
 """As many more for names that were slow before."""
 
+MAX_ADDRESSES: Final = 8
+"""Addresses of a name that are tried."""
+
 _MAX_CACHED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a lookup gave: its addresses, none when it failed. Times are the clock's, in seconds."""
+    """What a lookup gave: the first of its addresses, none when it failed, and whether all of them are allowed.
+
+    Times are the clock's, in seconds.
+    """
 
     addresses: tuple[str, ...]
+    allowed: bool
     at: float
     took: float
 
     def is_fresh(self, now: float) -> bool:
         return now - self.at < (CACHED if self.addresses else CACHED_FAILURE)
+
+
+def unsafe() -> TransportFailed:
+    """The error for an address that is not allowed, which it does not show: it would tell what is inside."""
+    return TransportFailed("unsafe", "the host has an address that destinations may not have")
 
 
 def look_up(host: str) -> tuple[str, ...]:
@@ -51,28 +67,33 @@ def look_up(host: str) -> tuple[str, ...]:
 
 
 class Names:
-    """Resolves names. For one event loop.
+    """Resolves names to addresses that are allowed. For one event loop.
 
     The loop's own threads are few, and a cancelled lookup keeps its thread. Names that were slow before have threads
     apart, so that many slow ones do not hold up the others.
 
-    lookup: gives the addresses of a name, or raises; called in a thread. clock: seconds that only go forward.
+    allows: whether an address may be connected to. lookup: gives the addresses of a name, or raises. Both are called in
+    a thread. clock: seconds that only go forward.
     """
 
-    def __init__(self, lookup: Lookup = look_up, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lookup, self._clock = lookup, clock
+    def __init__(
+        self, allows: Callable[[str], bool], lookup: Lookup = look_up, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._allows, self._lookup, self._clock = allows, lookup, clock
         self._threads, self._slow_threads = _Threads(THREADS), _Threads(SLOW_THREADS)
         self._lookups: OrderedDict[str, Future[_Answer]] = OrderedDict()
         self._closed = False
 
     async def addresses(self, host: str) -> tuple[str, ...]:
-        """What `host` resolves to, at least one address; nobody has judged them. Raises TransportFailed("dns")."""
+        """What `host` resolves to, one address to eight. Raises TransportFailed: "dns", "unsafe" for any of them."""
         if self._closed:
             raise TransportFailed("dns", "the transport is closed")
         # Shielded: the lookup is everybody's who asked for that name, and one of them may be cancelled.
         answer = await asyncio.shield(asyncio.wrap_future(self._lookup_of(host)))
         if not answer.addresses:
             raise TransportFailed("dns", "the host name does not resolve")
+        if not answer.allowed:
+            raise unsafe()
         return answer.addresses
 
     def close(self) -> None:
@@ -99,7 +120,9 @@ class Names:
             with suppress(OSError, UnicodeError):  # not kept: a resolver's words may show its own address
                 addresses = tuple(self._lookup(host))
         now = self._clock()
-        return _Answer(addresses, now, now - started)
+        # All, not the first: which one would be connected to is otherwise the choice of who answers.
+        allowed = all(self._allows(address) for address in addresses)
+        return _Answer(tuple(dict.fromkeys(addresses))[:MAX_ADDRESSES], allowed, now, now - started)
 
 
 class _Threads:
