@@ -198,6 +198,15 @@ def test_a_success_begins_the_time_of_failing_anew(engine: Engine) -> None:
     assert engine.claim()
 
 
+def test_a_success_of_one_that_asked_for_time_begins_it_anew_too(engine: Engine) -> None:
+    for number in range(3):
+        engine.publish(str(number), WEARY)
+    asked, well, failed = engine.claim()
+    limited = replace(settlement(asked, Retry("http_429", 5, 429), 60), hold_ms=60_000)
+    engine.turn(0, [limited, settlement(well)])
+    assert engine.turn(0, [settlement(failed, FAILED, 1)]).disabled == ()
+
+
 def test_without_a_time_nothing_is_disabled_however_long_it_fails(engine: Engine) -> None:
     for _ in range(2):
         fail(engine, 1, Dead("http_4xx", 1, 404))

@@ -159,6 +159,14 @@ def test_a_version_never_comes_back(registry: Registry) -> None:
     assert versions[1] > versions[0]
 
 
+def test_a_version_never_comes_back_after_the_namespace_was_emptied(registry: Registry) -> None:
+    engine, before = registry.engine, registry.register("acme").version
+    engine.redis.delete(*map(engine.key, engine.names()))
+    engine.bind()
+    engine.advance(1)
+    assert registry.register("acme").version > before
+
+
 def test_a_new_concurrency_holds_for_what_is_queued_already(registry: Registry) -> None:
     entry = registry.register("acme", limits="1")
     for number in range(3):

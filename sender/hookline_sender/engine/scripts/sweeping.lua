@@ -3,7 +3,7 @@
 -- looks at one slice of the queue, the next visit at the slice after it.
 local SWEEP_PERIOD, SWEEP_SLICE, SWEEP_LANES = 60000, 32, 16
 
--- Since when a lane stands among those that give work; nil when it does not.
+-- Since when a lane stands among those that give work; nil when it does not: paused, at its limit, or without work.
 local function waiting_since(d)
   local at = nil
   for _, set in ipairs(SETS) do at = at or call('ZSCORE', key(set .. d.binding), d.lane) end
@@ -13,7 +13,6 @@ end
 -- Claims come to a lane that gives work and was rescheduled lately, and look at deadlines themselves.
 local function served(d, at, now)
   if d.gone then return true end
-  if d.paused or d.flight >= limit_of(d) then return false end
   return at and at <= now and at > now - SWEEP_PERIOD
 end
 
