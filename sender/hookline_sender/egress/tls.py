@@ -78,6 +78,8 @@ def default_context() -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.hostname_checks_common_name = False  # a subject is no name of a host (RFC 9525 2)
     context.set_alpn_protocols(["http/1.1"])
+    # Not DHE (RFC 9325 4.1): the server picks the size of its numbers, and 8,192 bits cost 0.1-0.25 s of the loop.
+    context.set_ciphers(":".join(each["name"] for each in context.get_ciphers() if not each["name"].startswith("DHE-")))
     return context
 
 

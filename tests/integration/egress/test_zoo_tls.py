@@ -229,6 +229,12 @@ def test_the_default_trust_is_the_public_authorities_names_only_and_tls_1_2() ->
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert (context.hostname_checks_common_name, context.minimum_version) == (False, ssl.TLSVersion.TLSv1_2)
     assert len(context.get_ca_certs()) > 50
+    assert context.security_level >= ssl.create_default_context().security_level
+
+
+def test_no_key_exchange_of_tls_1_2_is_as_costly_as_the_server_likes() -> None:
+    keys = {each["name"].partition("-")[0] for each in default_context().get_ciphers()}
+    assert {each for each in keys if not each.startswith("TLS_")} == {"ECDHE"}
 
 
 def test_tls_is_set_up_once_and_asks_for_http_1_1() -> None:
