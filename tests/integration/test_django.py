@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from django.core.handlers.asgi import ASGIRequest
+from django.core.handlers.base import BaseHandler
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import DatabaseError, OperationalError, connections
 from django.test import RequestFactory, override_settings
@@ -106,10 +107,15 @@ def test_an_asynchronous_view_runs_on_the_servers_loop_and_ends_with_it(caplog: 
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_view_is_exempt_from_csrf_and_from_a_transaction_around_requests(asynchronous: bool) -> None:  # noqa: FBT001
-    receiver = handled_by(lambda event: None, ledger=MemoryLedger(allow_volatile=True))
-    view: Any = webhook_view(receiver, asynchronous=asynchronous)  # type: ignore[call-overload]
-    assert (view.csrf_exempt, view._non_atomic_requests) == (True, {"default"})
+def test_a_view_is_exempt_from_csrf_and_from_transactions_around_requests_in_every_database(
+    request: pytest.FixtureRequest, *, asynchronous: bool
+) -> None:
+    with shop_of("sqlite", request) as shop, database(shop) as alias:
+        connections.settings[alias] = {**connections.settings[alias], "ATOMIC_REQUESTS": True}
+        receiver = handled_by(lambda event: None, ledger=MemoryLedger(allow_volatile=True))
+        view: Any = webhook_view(receiver, asynchronous=asynchronous)  # type: ignore[call-overload]
+        assert view.csrf_exempt
+        assert BaseHandler().make_view_atomic(view) is view
 
 
 def test_a_signed_header_given_twice_is_refused() -> None:

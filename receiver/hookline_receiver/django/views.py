@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from django.core.handlers.asgi import ASGIRequest
-from django.db import transaction
+from django.db import connections, transaction
 from django.http import HttpResponse
 
 from hookline_receiver import answers
@@ -52,7 +52,9 @@ def webhook_view(receiver: Receiver, *, asynchronous: bool = False) -> View | As
     """
     view = _async_view(receiver) if asynchronous else _sync_view(receiver)
     view.csrf_exempt = True  # type: ignore[union-attr]  # as the decorator does, which takes no async view before 5.0
-    return transaction.non_atomic_requests(view)
+    for alias in connections:
+        transaction.non_atomic_requests(alias)(view)
+    return view
 
 
 def _sync_view(receiver: Receiver) -> View:
