@@ -64,6 +64,15 @@ def test_after_an_outage_every_lease_is_extended_once_and_then_lapses(engine: En
     assert engine.counters()["outages"] == 1
 
 
+@pytest.mark.parametrize(("gap", "outages"), [(LEASE / 2 - 1, 0), (LEASE / 2 + 1, 1)])
+def test_half_a_lease_without_a_turn_is_an_outage(engine: Engine, gap: float, outages: int) -> None:
+    engine.publish("a")
+    engine.claim()
+    engine.step(gap)
+    engine.turn(0)
+    assert engine.counters().get("outages", 0) == outages
+
+
 def test_an_owner_that_comes_back_after_an_outage_settles_what_it_did(engine: Engine) -> None:
     engine.publish("a")
     task = engine.one()

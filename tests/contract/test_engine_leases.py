@@ -114,6 +114,15 @@ def test_the_token_of_a_reaped_lease_is_lost_before_and_after_the_next_claim(eng
     assert engine.settle(old) == "lost"
 
 
+def test_an_outcome_of_an_attempt_before_the_one_that_lapsed_is_lost_too(engine: Engine) -> None:
+    engine.publish("a")
+    first = engine.one()
+    assert engine.settle(first, FAILED, 0) == "accepted"
+    engine.one()
+    lapse(engine)
+    assert engine.settle(first, FAILED, 0) == "lost"
+
+
 def test_a_lapsed_lease_is_settled_by_its_token_as_long_as_nobody_reaped_it(engine: Engine) -> None:
     engine.publish("a")
     task = engine.one()
@@ -145,6 +154,16 @@ def test_a_second_lapse_in_a_row_backs_off(engine: Engine) -> None:
     assert engine.claim() == ()
     engine.advance(POLICY.backoff)
     assert engine.one().attempt == 3
+
+
+def test_a_third_lapse_in_a_row_backs_off_for_twice_as_long(engine: Engine) -> None:
+    engine.publish("a")
+    for _ in range(3):
+        engine.one()
+        lapse(engine)
+        engine.advance(2 * POLICY.backoff)
+    record = engine.inspect(engine.id_of("a"))
+    assert record.due_ms - record.history[-1].at_ms == 2 * POLICY.backoff * 1000
 
 
 def test_tasks_that_were_lost_together_do_not_come_back_together(bound: Bound) -> None:
