@@ -26,7 +26,7 @@ from hookline_receiver.outcome import COMPLETED, STOP_GRACE, ends, outcome, uncl
 from hookline_receiver.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import AsyncGenerator, MutableMapping
 
     from hookline_receiver.answers import Answer
     from hookline_receiver.delivery import Delivery
@@ -113,26 +113,26 @@ class Handling:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _handle(self, held: _Held, work: Work) -> Settled:
-        renewing = asyncio.create_task(self._keep(held))
-        try:
-            if not await ends(work, self._terms.handler_deadline):
-                work.stop()
-                if not await ends(work, STOP_GRACE):
-                    self.tasks.start(self._settle_late(held, work))
-                    return answers.OVERDUE
+        async with self._kept(held, work):
+            if await ends(work, self._terms.handler_deadline):
+                return await self._settle(held, work)
+            work.stop()
+            if await ends(work, STOP_GRACE):
                 return await self._settle(held, work, stopped=True)
-            return await self._settle(held, work)
-        except asyncio.CancelledError:
-            await self._abandon(held, work)
-            raise
-        finally:
-            renewing.cancel()
+            self.tasks.start(self._settle_late(held, work))
+            return answers.OVERDUE
 
-    async def _settle_late(self, held: _Held, work: Work) -> Settled:
+    async def _settle_late(self, held: _Held, work: Work) -> None:
+        async with self._kept(held, work):
+            await asyncio.wait({work.future})
+            await self._settle(held, work, stopped=True)
+
+    @contextlib.asynccontextmanager
+    async def _kept(self, held: _Held, work: Work) -> AsyncGenerator[None]:
+        """Keep the claim alive while the block runs; when the receiver stops, settle what has ended."""
         renewing = asyncio.create_task(self._keep(held))
         try:
-            await asyncio.wait({work.future})
-            return await self._settle(held, work, stopped=True)
+            yield
         except asyncio.CancelledError:
             await self._abandon(held, work)
             raise
