@@ -10,7 +10,7 @@ import pytest
 from hookline_sender.engine import commands
 from hookline_sender.engine.records import Dead, Retry, State
 from hookline_sender.errors import NotGranted, PlanMismatch
-from tests.support_engine import DAY, ORDERED, POLICY, Fact, Lane, keys_of, plan_of
+from tests.support_engine import DAY, ORDERED, POLICY, Fact, Lane, keys_of, plan_of, settlements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -216,4 +216,15 @@ def test_the_order_of_a_plan_that_was_gone_back_to_holds_again(engine: Engine) -
     engine.publish("c")
     engine.settle(engine.one())
     engine.advance(61)
+    assert keys_of(engine.claim()) == ["b"]
+
+
+def test_dead_letters_that_are_redriven_under_a_new_order_go_one_at_a_time(engine: Engine) -> None:
+    for key in ("a", "b"):
+        engine.publish(key)
+    engine.turn(0, settlements(engine.claim(), Dead("http_4xx", 1, 404)))
+    engine.plan = plan_of(billing=ORDERED)
+    engine.bind(may_replace=True)
+    for key in ("b", "a"):
+        engine.redrive(engine.id_of(key))
     assert keys_of(engine.claim()) == ["b"]

@@ -50,6 +50,7 @@ def test_a_long_queue_is_cancelled_in_slices(registry: Registry) -> None:
     for number in range(150):
         registry.publish(f"k{number}", seen=seen, delay=60 if number % 2 else 0)
     registry.remove("acme")
+    assert "ready:billing" not in registry.engine.names()
     left = [150]
     while left[-1]:
         assert registry.engine.turn().tasks == ()

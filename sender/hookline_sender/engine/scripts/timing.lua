@@ -23,9 +23,8 @@ local function keep_time(now, shift, lease)
     count('rebased', 1)
   end
   if call('EXISTS', key('leases')) == 0 then
-    if shift == 0 or (tonumber(call('HGET', key('cnt'), 'open')) or 0) > 0 then return now, shift end
     -- As soon as nothing waits for any time but the end of its retention, Redis' own is good again.
-    if call('EXISTS', key('sweep'), key('gone'), key('broken')) > 0 then return now, shift end
+    if shift == 0 or call('EXISTS', key('sweep'), key('gone'), key('broken')) > 0 then return now, shift end
     call('HDEL', KEYS[1], 'now', 'shift')
     return now - shift, 0
   end
