@@ -209,11 +209,29 @@ def test_deciding_needs_the_grant_of_the_webhook_and_looking_needs_none(redis_ur
                 await operator.cancel(delivery_id)
             with pytest.raises(NotGranted, match='add "recover:webhook:billing" to grants'):
                 await operator.redrive(delivery_id)
+            with pytest.raises(NotGranted, match='add "recover:webhook:billing" to grants'):
+                await operator.resume("billing")
             assert (await operator.inspect(delivery_id)).binding == "billing"
             (listed,) = await operator.list("accepted", binding="billing")
             assert (listed.delivery_id, listed.event_key) == (delivery_id, "order-1")
 
     run(go())
+
+
+def test_what_is_due_is_told_from_what_waits_for_its_time(redis_url: str, namespace: str) -> None:
+    plan, order_paid = shop("billing")
+    deployment = deployment_on(redis_url, namespace)
+
+    async def go() -> dict[str, list[str]]:
+        async with Publisher(plan, deployment) as publisher, Operator(plan, deployment) as operator:
+            await publisher.publish(order_paid, Order(order_id="1"), id="due")
+            await publisher.publish(order_paid, Order(order_id="2"), id="later", delay=600)
+            return {
+                state: [each.event_key for each in await operator.list(state, binding="billing")]
+                for state in ("accepted", "waiting")
+            }
+
+    assert run(go()) == {"accepted": ["due"], "waiting": ["later"]}
 
 
 def test_a_dead_letter_older_than_receivers_remember_warns_when_it_is_redriven(redis_url: str, namespace: str) -> None:
