@@ -164,3 +164,20 @@ def test_a_thread_whose_step_hangs_is_given_to_nobody_else() -> None:
 
     go_on, lanes = threading.Event(), Lanes()
     run(go())
+
+
+def test_threads_are_let_go_of_with_the_last_receiver_and_not_before() -> None:
+    async def go() -> None:
+        lane = lanes.take()
+        with lanes.opened():
+            with lanes.opened():
+                await lane.run(lambda: None)
+                lane.leave()
+            again = lanes.take()
+            assert (again.threads, await again.run(lambda: 1)) == (lane.threads, 1)
+            again.leave()
+        with pytest.raises(RuntimeError):
+            lane.threads.submit(lambda: None)
+
+    lanes = Lanes()
+    run(go())
