@@ -24,7 +24,7 @@ from hookline_receiver.ledger.memory import MemoryLedger
 from hookline_receiver.ledger.protocol import Ledger
 from hookline_receiver.queues.memory import MemoryQueue
 from hookline_receiver.verification import verify
-from hookline_shared.errors import HooklineError
+from hookline_shared.errors import HooklineError, InvalidEventType, InvalidSigningKey, UnknownProfile
 from hookline_shared.event import DomainEvent, DomainEventRef, EventType
 from hookline_shared.keys import SigningKey
 
@@ -47,7 +47,9 @@ __all__ = [
     "DomainEventRef",
     "EventType",
     "HooklineError",
+    "InvalidEventType",
     "InvalidReceiver",
+    "InvalidSigningKey",
     "KeysUnavailable",
     "Ledger",
     "LedgerUnavailable",
@@ -64,6 +66,7 @@ __all__ = [
     "SqlLedger",
     "SqlQueue",
     "SqlRevisions",
+    "UnknownProfile",
     "WeakDurability",
     "WebhookMiddleware",
     "inbox_table",

@@ -41,7 +41,7 @@ from hookline_sender.plan import Plan, Webhook
 from hookline_sender.policy import DeliveryPolicy, HooklineWarning
 from hookline_sender.publication import Publication, Receipt, Skipped
 from hookline_sender.registration import Destination, Registration
-from hookline_shared.errors import HooklineError, InvalidEventType, InvalidSigningKey
+from hookline_shared.errors import HooklineError, InvalidEventType, InvalidSigningKey, UnknownProfile
 from hookline_shared.event import DomainEvent, EventType
 from hookline_shared.keys import SigningKey
 from hookline_shared.raw import RawEventType
@@ -111,6 +111,7 @@ __all__ = [
     "UnboundEvent",
     "UnknownDelivery",
     "UnknownDestination",
+    "UnknownProfile",
     "UnsafeDestination",
     "WeakDurability",
     "Webhook",

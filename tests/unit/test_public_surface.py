@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.resources
+import inspect
 import re
 import subprocess
 import sys
@@ -106,6 +107,20 @@ def test_every_error_can_be_caught_by_a_public_name(package: str) -> None:
     errors = vars(importlib.import_module(f"{package}.errors"))
     names = {name for name, value in errors.items() if isinstance(value, type) and issubclass(value, Exception)}
     assert names - set(importlib.import_module(package).__all__) == set()
+
+
+def raised(public: object) -> set[str]:
+    """The words after "Raises" in the docstrings of a public name and of its methods."""
+    texts = [inspect.getdoc(public), *(inspect.getdoc(method) for _, method in inspect.getmembers(public))]
+    return {word for text in texts for word in re.findall(r"\w+", (text or "").partition("Raises")[2])}
+
+
+@pytest.mark.parametrize("package", ["hookline_receiver", "hookline_sender"])
+def test_an_error_that_a_public_name_says_it_raises_is_public_too(package: str) -> None:
+    module = importlib.import_module(package)
+    said = {word for name in module.__all__ for word in raised(getattr(module, name))}
+    shared = vars(importlib.import_module("hookline_shared.errors"))
+    assert {word for word in said if word in shared} - set(module.__all__) == set()
 
 
 @pytest.mark.parametrize("package", PACKAGES)
