@@ -63,7 +63,7 @@ async def ask_all(names: Names, count: int, domain: str) -> list[list[str]]:
     return await asyncio.gather(*(ask(names, f"{number}.{domain}") for number in range(count)))
 
 
-@pytest.mark.parametrize("answer", [OSError("10.0.0.53 says no"), UnicodeError("label"), []])
+@pytest.mark.parametrize("answer", [OSError("10.0.0.53 says no"), UnicodeError("label"), ValueError("?"), []])
 def test_a_name_that_does_not_resolve_is_asked_again_after_a_while(answer: Sequence[str] | Exception) -> None:
     async def go() -> None:
         resolver = Resolver([answer, HERE])

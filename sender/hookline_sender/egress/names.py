@@ -115,13 +115,13 @@ class Names:
         return found
 
     def _answer(self, host: str) -> _Answer:
-        started, addresses = self._clock(), tuple[str, ...]()
+        started, addresses, allowed = self._clock(), tuple[str, ...](), False
         if not self._closed:
-            with suppress(OSError, UnicodeError):  # not kept: a resolver's words may show its own address
+            with suppress(Exception):  # not kept: a resolver's words may show its own address
                 addresses = tuple(self._lookup(host))
+                # All, not the first: which one would be connected to is otherwise the choice of who answers.
+                allowed = all(self._allows(address) for address in addresses)
         now = self._clock()
-        # All, not the first: which one would be connected to is otherwise the choice of who answers.
-        allowed = all(self._allows(address) for address in addresses)
         return _Answer(tuple(dict.fromkeys(addresses))[:MAX_ADDRESSES], allowed, now, now - started)
 
 

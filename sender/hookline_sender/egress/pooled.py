@@ -52,7 +52,8 @@ class PooledTransport(ABC, Generic[C, R]):
     """A Transport with connections of type C that take requests of type R. For one event loop.
 
     policy: which addresses and ports it may connect to; None is nothing but public addresses.
-    ssl_context: trust and versions; None is httpx's trust store, TLS 1.2 or later.
+    ssl_context: trust and versions; None is httpx's trust store, TLS 1.2 or later. Give it to nothing else: from now on
+        its connections end when a peer sends more than 128 KiB that is no data.
     max_idle: most connections that wait, over all destinations.
     """
 
