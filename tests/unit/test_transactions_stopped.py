@@ -15,7 +15,7 @@ from hookline_receiver import Delivery
 from hookline_receiver.handlers import Work
 from hookline_receiver.handling import Terms
 from hookline_receiver.ledger.driven import Driven, Share
-from hookline_receiver.ledger.lanes import Lanes
+from hookline_receiver.ledger.lanes import AT_ONCE, Lanes
 from hookline_receiver.ledger.protocol import Entry
 from hookline_receiver.transacting import Transacting
 from tests.support import run
@@ -181,3 +181,15 @@ def test_threads_are_let_go_of_with_the_last_receiver_and_not_before() -> None:
 
     lanes = Lanes()
     run(go())
+
+
+def test_short_steps_have_a_bounded_number_of_threads() -> None:
+    async def go() -> None:
+        steps = [asyncio.ensure_future(lanes.run(lambda: go_on.wait(10))) for _ in range(AT_ONCE * 3)]
+        await asyncio.sleep(0)
+        go_on.set()
+        assert await asyncio.gather(*steps) == [True] * len(steps)
+
+    go_on, lanes = threading.Event(), Lanes()
+    run(go())
+    assert len(lanes._idle) == AT_ONCE

@@ -8,6 +8,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from hookline_receiver.ledger.loops import PerLoop
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from concurrent.futures import Future
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 PATIENCE: Final = 5.0  # seconds for a short transaction of a store's own
+AT_ONCE: Final = 16  # of these; more would wait for the pool's connections, each with a thread of its own
 
 
 class Lanes:
@@ -23,6 +26,7 @@ class Lanes:
     def __init__(self) -> None:
         self._idle: list[ThreadPoolExecutor] = []
         self._pid, self._openings = os.getpid(), 0
+        self._room = PerLoop(lambda: asyncio.Semaphore(AT_ONCE))
 
     @contextlib.contextmanager
     def opened(self) -> Generator[None]:
@@ -47,12 +51,12 @@ class Lanes:
 
     async def run(self, step: Callable[[], R]) -> R:
         """What a short step returns. Raises TimeoutError, which is an OSError: then it goes on by itself."""
-        lane = self.take()
-        try:
-            async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PATIENCE), self._room.current():
+            lane = self.take()
+            try:
                 return await lane.run(step)
-        finally:
-            lane.leave()
+            finally:
+                lane.leave()
 
 
 class Lane:
