@@ -107,6 +107,20 @@ def test_a_ping_is_signed_named_and_changes_nothing(redis_url: str, namespace: s
     run(go())
 
 
+def test_a_ping_is_signed_by_the_keys_that_still_sign(redis_url: str, namespace: str) -> None:
+    async def go() -> None:
+        async with open_shop(redis_url, namespace) as shop, Endpoint() as endpoint:
+            before = await shop.destinations.register(destination(url=endpoint.url))
+            after = await shop.destinations.rotate_key("acme", overlap=60.0)
+            await shop.destinations.ping("acme")
+            Engine(redis_url, namespace, shop.market.plan).step(61)
+            await shop.destinations.ping("acme")
+        assert [accepted(each, [before.signing_key]) for each in endpoint.requests] == [True, False]
+        assert [accepted(each, [after.signing_key]) for each in endpoint.requests] == [True, True]
+
+    run(go())
+
+
 def test_a_ping_of_what_does_not_answer_says_why_and_how_long_it_took(redis_url: str, namespace: str) -> None:
     async def go() -> Ping:
         async with open_shop(redis_url, namespace) as shop:

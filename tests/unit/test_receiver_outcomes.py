@@ -60,6 +60,13 @@ def test_a_final_rejection_is_recorded() -> None:
     assert (first.status, again.status, again.headers[b"x-axiom-replayed"]) == (422, 422, b"true")
 
 
+@pytest.mark.parametrize("status", [200, 201, 299])
+def test_a_handlers_own_success_is_forwarded_and_recorded(status: int) -> None:
+    first, again = run(twice(handled_by(lambda event: Response("done", status))))
+    assert (first.status, first.body, b"x-axiom-replayed" in first.headers) == (status, b"done", False)
+    assert (again.status, again.body, again.headers[b"x-axiom-replayed"]) == (status, b"", b"true")
+
+
 @pytest.mark.parametrize("status", [400, 404, 429, 503])
 def test_a_handlers_own_failure_is_forwarded_and_released(status: int) -> None:
     responses = [Response("no", status), None]
