@@ -8,61 +8,81 @@ from __future__ import annotations
 
 import ssl
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 import httpx
 
 from hookline_sender.egress.transport import TransportFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
-MAX_OVERHEAD_BYTES: Final = 128 * 1024
-"""Most that may come besides data, in a handshake or for a request: 150 ms of new keys, and several times what the
-longest chains of certificates take, or 64 KiB of data in records of a dozen bytes."""
+MAX_OVERHEAD_BYTES: Final = 64 * 1024
+"""Most that may come besides data, in a handshake or for a request: 75 ms of new keys, and several times what the
+longest chains of certificates take, or 64 KiB of data in records of two dozen bytes."""
+
+_PIECE_BYTES: Final = 8 * 1024
+T = TypeVar("T")
 
 
 class Metered(ssl.SSLObject):
-    """Raises SSLError when more came than MAX_OVERHEAD_BYTES that was no data. `incoming` is what it reads from."""
+    """Raises SSLError when more came than MAX_OVERHEAD_BYTES that was no data.
+
+    OpenSSL takes all that it is given before it returns, so it is given what `incoming` has a piece at a time.
+    """
 
     incoming: ssl.MemoryBIO
-    _overhead = 0
+    given: ssl.MemoryBIO
+    overhead = 0
 
     @classmethod
     def _create(cls, incoming: ssl.MemoryBIO, *args: object, **options: object) -> Self:
         # What SSLContext.wrap_bio calls.
-        made = cast("Self", super()._create(incoming, *args, **options))  # type: ignore[misc]
-        made.incoming = incoming
+        given = ssl.MemoryBIO()
+        made = cast("Self", super()._create(given, *args, **options))  # type: ignore[misc]
+        made.incoming, made.given = incoming, given
         return made
 
     def do_handshake(self) -> None:
         """See SSLObject."""
-        waiting = self.incoming.pending
-        try:
-            super().do_handshake()
-        finally:
-            self._count(waiting)
+        self._fed(super().do_handshake)
 
     def read(self, len: int = 1024, buffer: Any = None) -> Any:  # noqa: A002, ANN401 - as SSLObject has it
         """See SSLObject."""
-        waiting, taken = self.incoming.pending, 0
-        try:
-            found: Any = super().read(len, buffer)
-            taken = memoryview(found).nbytes if buffer is None else found
-        finally:
-            self._count(waiting - taken)
+        found: Any = self._fed(partial(super().read, len, buffer))
+        self.overhead -= memoryview(found).nbytes if buffer is None else found
         return found
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - as SSLObject has it
         """See SSLObject."""
-        self._overhead = 0
+        self.overhead = 0
         return super().write(data)
 
-    def _count(self, waited: int) -> None:
-        self._overhead += waited - self.incoming.pending
-        if self._overhead > MAX_OVERHEAD_BYTES:
+    def pending(self) -> int:
+        """How many bytes are to be read yet, at most; uvloop reads no further at 0."""
+        return super().pending() + self.given.pending
+
+    def unwrap(self) -> None:
+        """See SSLObject."""
+        self._fed(super().unwrap)
+
+    def _fed(self, step: Callable[[], T]) -> T:
+        if not self.given.pending:
+            self._feed()
+        while True:
+            try:
+                return step()
+            except ssl.SSLWantReadError:
+                if not self._feed():
+                    raise
+
+    def _feed(self) -> int:
+        if self.overhead > MAX_OVERHEAD_BYTES:
             raise ssl.SSLError(ssl.SSL_ERROR_SSL, "too much of what came is no data")
+        size = self.given.write(self.incoming.read(_PIECE_BYTES))
+        self.overhead += size
+        return size
 
 
 def metered(context: ssl.SSLContext) -> ssl.SSLContext:

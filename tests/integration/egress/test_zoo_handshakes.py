@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hookline_sender.egress import AddressPolicy, HttpxTransport, TransportFailed
-from hookline_sender.egress.tls import MAX_OVERHEAD_BYTES
+from hookline_sender.egress.tls import MAX_OVERHEAD_BYTES, metered
 from tests.support_tls import HERE, issue, root, serving, trusting
 from tests.support_zoo import (
     LOOPS,
@@ -132,6 +133,19 @@ def test_nothing_is_sent_before_the_connection_is_secured(case: Case, transport:
 @every_way(TALKATIVE)
 def test_what_comes_besides_data_has_a_limit(case: Case, transport: str, loop: str) -> None:
     check(case, transport, loop)
+
+
+def test_no_more_of_a_flood_is_taken_than_may_come() -> None:
+    arriving, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
+    here = metered(trusting()).wrap_bio(arriving, leaving, server_hostname="localhost")
+    there = tickets(2000)().wrap_bio(leaving, arriving, server_side=True)
+    for each in (here, there, here, there):
+        with suppress(ssl.SSLWantReadError):
+            each.do_handshake()
+    flood = arriving.pending
+    with pytest.raises(ssl.SSLError, match="no data"):
+        here.read()
+    assert 0 < flood - arriving.pending < 1.5 * MAX_OVERHEAD_BYTES < flood
 
 
 @pytest.mark.parametrize("loop", LOOPS)
