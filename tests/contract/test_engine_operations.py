@@ -139,12 +139,15 @@ def test_a_redrive_is_remembered_with_its_request_and_the_code_before(engine: En
     assert engine.counters()["redriven"] == 1
 
 
-def test_the_newest_thirty_two_redrives_are_remembered(engine: Engine) -> None:
+def test_the_newest_thirty_two_redrives_and_sixteen_attempts_are_remembered(engine: Engine) -> None:
     task = dead_letter(engine)
     for number in range(35):
         engine.redrive(task, f"r{number}")
         engine.settle(engine.one(), DEAD)
-    assert [line.request_id for line in engine.inspect(task).recoveries] == [f"r{n}" for n in range(3, 35)]
+    record = engine.inspect(task)
+    assert [line.request_id for line in record.recoveries] == [f"r{n}" for n in range(3, 35)]
+    assert len(record.history) == 16
+    assert record.history[0].at_ms >= record.recoveries[16].at_ms
 
 
 def test_the_same_request_redrives_once_whatever_happened_since(engine: Engine) -> None:

@@ -58,6 +58,17 @@ def test_a_long_queue_is_cancelled_in_slices(registry: Registry) -> None:
     assert left == [150, 86, 22, 0]
 
 
+def test_removed_destinations_share_what_a_turn_cancels(registry: Registry) -> None:
+    for name in ("acme", "other"):
+        registry.register(name)
+    for number in range(40):
+        registry.publish(f"k{number}")
+    for name in ("acme", "other"):
+        registry.remove(name)
+    registry.engine.turn()
+    assert registry.engine.counters()["cancelled"] == 64
+
+
 def test_a_turn_says_that_there_is_more_to_cancel(registry: Registry) -> None:
     registry.register("acme")
     seen = registry.tenant()

@@ -74,7 +74,7 @@ local function queue_again(t, r, history)
   call('ZREM', key('dead:' .. lane), pid)
   call('ZREM', key('dead'), did)
   r.state, r.attempts, r.code, r.status, r.duration, r.releases = ACCEPTED, 0, 0, 0, 0, 0
-  r.flags, r.token, r.due = with(with_streak(without(r.flags, F_CANCEL), 0), F_HISTORY), NO_TOKEN, now
+  r.flags, r.token, r.due = with(with_streak(r.flags, 0), F_HISTORY), NO_TOKEN, now
   r.deadline = now + math.floor((policy_of(t.revision, d.binding).deadline or 86400) * 1000)
   store(t, r)
   call('ZADD', key('sweep'), 'LT', now + 60000, lane)
