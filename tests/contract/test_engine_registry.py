@@ -188,6 +188,18 @@ def test_a_paused_destination_gets_tasks_and_no_attempts_until_it_is_resumed(reg
     assert [task.event_key for task in registry.engine.claim()] == ["before", "after"]
 
 
+@pytest.mark.parametrize(("change", "wakes"), [("resume", True), ("pause", False)])
+def test_resuming_wakes_an_idle_worker_and_pausing_does_not(registry: Registry, change: str, *, wakes: bool) -> None:
+    registry.register("acme")
+    registry.publish("k")
+    (registry.pause if wakes else registry.resume)("acme")
+    with registry.engine.redis.pubsub(ignore_subscribe_messages=True) as channel:
+        channel.subscribe(registry.layout.wake)
+        channel.get_message(timeout=1)
+        getattr(registry, change)("acme")
+        assert (channel.get_message(timeout=1 if wakes else 0.05) is not None) == wakes
+
+
 def test_an_attempt_that_runs_when_its_destination_is_paused_goes_on_and_its_retry_waits(registry: Registry) -> None:
     registry.register("acme")
     registry.publish("k")
