@@ -15,7 +15,7 @@ from sqlalchemy import Column, Engine, MetaData, String, Table, create_engine, e
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from hookline_receiver import Delivery, SqlLedger, inbox_table
-from tests.support import run
+from tests.support import eventually, run
 from tests.support_receiver import call, handled_by, signed, until
 
 if TYPE_CHECKING:
@@ -241,6 +241,10 @@ def shop_at(driver: str, url: str, **options: Any) -> Generator[Shop]:
         if isinstance(engine, Engine):
             engine.dispose()
         # What a thread gave back after its pool was disposed of is in no pool any more, and psycopg warns when it goes.
+        eventually(lambda: not any(_is_used(connection) for connection in made))
         for connection in made:
-            if connection.info.transaction_status == TransactionStatus.IDLE:
-                connection.close()
+            connection.close()
+
+
+def _is_used(connection: Any) -> bool:
+    return connection.info.transaction_status not in {TransactionStatus.IDLE, TransactionStatus.UNKNOWN}
