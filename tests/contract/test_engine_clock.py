@@ -114,6 +114,15 @@ def test_another_server_behind_the_address_extends_every_lease_once(engine: Engi
     assert engine.reap() == 1
 
 
+def test_a_turn_notices_another_server_behind_the_address(engine: Engine) -> None:
+    engine.publish("a")
+    engine.claim()
+    engine.redis.hset(engine.layout.meta, "run", "another")
+    engine.step(LEASE / 4 + 1)
+    engine.turn(0)
+    assert engine.counters()["outages"] == 1
+
+
 def test_a_restarted_server_extends_leases_that_lapsed_at_once(namespace: str) -> None:
     with server() as running:
         engine = Engine(running.url, namespace)

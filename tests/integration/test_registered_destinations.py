@@ -300,6 +300,19 @@ def test_a_paused_destinations_tasks_wait_and_are_delivered_when_it_is_resumed(r
     run(go())
 
 
+def test_what_a_paused_destination_gets_first_waits_until_it_is_resumed(redis_url: str, namespace: str) -> None:
+    async def go() -> None:
+        async with open_shop(redis_url, namespace) as shop, Endpoint() as endpoint:
+            await shop.destinations.register(destination(url=endpoint.url))
+            await shop.destinations.pause("acme")
+            assert await shop.sell(1) == ["acme"]
+            assert await shop.worker().run_once() == 0
+            await shop.destinations.resume("acme")
+            assert await shop.worker().run_once() == 1
+
+    run(go())
+
+
 def test_removing_cancels_what_waits_while_an_attempt_in_progress_finishes(  # cases: A29
     redis_url: str, namespace: str
 ) -> None:

@@ -19,6 +19,7 @@ from hookline_receiver import (
     WebhookMiddleware,
     verify,
 )
+from hookline_receiver.middleware import spells
 from tests.support import run
 from tests.support_middleware import PATH, Endpoint, behind, sent
 from tests.support_receiver import (
@@ -310,6 +311,43 @@ def test_a_server_that_gives_up_does_not_stop_the_endpoint() -> None:
         return again
 
     assert run(go()).headers[b"x-axiom-replayed"] == b"true"
+
+
+def test_nothing_is_sent_to_a_server_whose_call_is_over() -> None:
+    async def go() -> list[Any]:
+        begun, free, told = asyncio.Event(), asyncio.Event(), list[Any]()
+
+        async def wait(delivery: Delivery) -> int:
+            begun.set()
+            await free.wait()
+            return 200
+
+        async def send(message: Any) -> None:
+            told.append(message)
+
+        app, (headers, body) = behind(Endpoint(act=wait)), signed(delivery_id="dlv_1", event_id="evt_1")
+        messages = [{"type": "http.request", "body": body}]
+        scope = {"type": "http", "method": "POST", "path": PATH, "headers": headers}
+        over = asyncio.create_task(app(scope, popping(messages), send))
+        await begun.wait()
+        over.cancel()
+        await asyncio.wait({over})
+        free.set()
+        assert (await call(app, headers, body)).headers[b"x-axiom-replayed"] == b"true"
+        return told
+
+    assert run(go()) == []
+
+
+def popping(messages: list[Any]) -> Callable[[], Awaitable[Any]]:
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    return receive
+
+
+def test_a_path_that_is_encoded_too_often_to_tell_is_verified() -> None:
+    assert spells("/%" + "25" * 4 + "68ooks/shop", "/hooks/shop")
 
 
 def test_the_body_comes_once_and_then_the_servers_messages() -> None:  # cases: C02

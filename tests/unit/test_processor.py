@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -323,6 +324,19 @@ class Faulty(MemoryQueue):
     def _ask(self, name: str) -> None:
         if name in self.down:
             raise LedgerUnavailable(name)
+
+
+def test_an_end_that_is_another_processors_to_tell_counts_as_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def go() -> None:
+        await deliver(app, delivery_id="dlv_0")
+        (mine,) = await stored.take("orders", bytes(16), 60, 1)
+        await processor._settle(replace(mine, fence=9), Dead("rejected"))
+
+    stored = MemoryQueue(allow_volatile=True)
+    app = accepting(nothing, queue=stored)
+    processor = processor_of(app)
+    run(go())
+    assert (dict(processor.counters), caplog.messages) == ({}, [])
 
 
 def test_a_processor_waits_for_its_store(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -126,6 +127,19 @@ def test_the_claim_is_renewed_while_the_handler_runs() -> None:
     ledger = Ledger()
     assert run(go()).status == 204
     assert ledger.asked[-1] == "complete"
+
+
+def test_a_claim_is_renewed_before_it_lapses() -> None:
+    async def go() -> float:
+        async def paid(event: object) -> None:
+            await until(asking(lambda: ledger.asked.count("renew")), bool)
+
+        begun = time.monotonic()
+        await deliver(handled_by(paid, ledger=ledger, lease=1.5))
+        return time.monotonic() - begun
+
+    ledger = Ledger()
+    assert run(go()) < 1.5
 
 
 def test_a_client_that_is_cancelled_does_not_cancel_the_handler() -> None:
