@@ -18,7 +18,7 @@ from hookline_receiver.ledger.driven import Driven, Share
 from hookline_receiver.ledger.lanes import AT_ONCE, Lanes
 from hookline_receiver.ledger.protocol import Entry
 from hookline_receiver.transacting import Transacting
-from tests.support import run
+from tests.support import eventually, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,7 +160,7 @@ def test_a_thread_whose_step_hangs_is_given_to_nobody_else() -> None:
         assert await lanes.take().run(go_on.is_set) is False
         go_on.set()
         await hanging
-        assert lanes.take().threads is first.threads
+        await asyncio.to_thread(eventually, lambda: first.threads in lanes._idle)
 
     go_on, lanes = threading.Event(), Lanes()
     run(go())
