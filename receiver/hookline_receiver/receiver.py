@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 from pydantic import BaseModel
 
@@ -59,6 +59,7 @@ _WARNED = (
     *(answers.TOO_LARGE, answers.TOO_SLOW, answers.NO_ROOM, answers.NO_KEYS, answers.CONFLICT, answers.ENCODED),
     *(answers.LEDGER_FULL, answers.LEDGER_DOWN),
 )
+LONGEST_NAME: Final = 255  # characters, as the tables of queues have room for
 
 
 def _wall_clock_ms() -> int:
@@ -68,15 +69,15 @@ def _wall_clock_ms() -> int:
 class Receiver:
     """An endpoint for deliveries. Route it exactly, `Route("/hooks/shop", receiver)`; a Mount answers 307.
 
-    `name` tells its rows in the ledger from other endpoints': keep it when the path changes. `keys`: one SigningKey,
-    several, or an async callable that returns them; parsed for the `scheme`, which is `axiom`, `standard-webhooks` or
-    `svix`. `max_body_bytes`: None is the scheme's limit, 128 KiB for axiom and else 1 MiB. Seconds: `tolerance`
-    (freshness, both ways), `body_deadline`, `handler_deadline` (keep it under the sender's timeout), `lease`,
-    `busy_wait`. `stale_status`: 503 lets a retry cure a wrong clock, 401 does not. `on_unknown`: answer 204 or, with
-    "reject", 422 for an event without a handler. `dedupe_by="event_id"`: once per event, when one reaches this endpoint
-    through two destinations. `mode="accept"`: deliveries are stored in a queue, given as the `ledger`, and answered
-    202; a Processor runs the handlers. `type_from`: the event's name, for bodies that do not hold it. `clock` gives
-    Unix milliseconds.
+    `name`, at most 255 characters, tells its rows in the ledger from other endpoints': keep it when the path changes.
+    `keys`: one SigningKey, several, or an async callable that returns them; parsed for the `scheme`, which is `axiom`,
+    `standard-webhooks` or `svix`. `max_body_bytes`: None is the scheme's limit, 128 KiB for axiom and else 1 MiB.
+    Seconds: `tolerance` (freshness, both ways), `body_deadline`, `handler_deadline` (keep it under the sender's
+    timeout), `lease`, `busy_wait`. `stale_status`: 503 lets a retry cure a wrong clock, 401 does not. `on_unknown`:
+    answer 204 or, with "reject", 422 for an event without a handler. `dedupe_by="event_id"`: once per event, when one
+    reaches this endpoint through two destinations. `mode="accept"`: deliveries are stored in a queue, given as the
+    `ledger`, and answered 202; a Processor runs the handlers. `type_from`: the event's name, for bodies that do not
+    hold it. `clock` gives Unix milliseconds.
 
     Raises InvalidReceiver, InvalidSigningKey, UnknownProfile.
     """
@@ -261,8 +262,10 @@ class Receiver:
 
 
 def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name:
-        message = "a receiver needs a name: it tells its rows in the ledger from other endpoints'"
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or "\0" in name:
+        message = (
+            "a receiver needs a name of at most 255 characters: it tells its rows in the ledger from other endpoints'"
+        )
         raise InvalidReceiver(message)
 
 

@@ -248,10 +248,15 @@ def test_a_volatile_ledger_is_refused_unless_it_is_asked_for() -> None:
         MemoryLedger()
 
 
-def test_a_receiver_has_a_name() -> None:
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\0b", None])
+def test_a_receiver_has_a_name_that_every_store_takes(name: Any) -> None:
     with pytest.raises(InvalidReceiver, match="name"):
-        Receiver("", keys=KEY, ledger=MemoryLedger(allow_volatile=True))
-    assert repr(receiver()) == "Receiver('orders')"
+        Receiver(name, keys=KEY, ledger=MemoryLedger(allow_volatile=True))
+
+
+def test_a_receivers_repr_is_its_name() -> None:
+    longest = "x" * 255
+    assert repr(Receiver(longest, keys=KEY, ledger=MemoryLedger(allow_volatile=True))) == f"Receiver('{longest}')"
 
 
 def test_an_events_name_needs_its_model() -> None:
