@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import socket
@@ -43,11 +44,23 @@ def eventually(holds: Callable[[], object], limit: float = 10) -> None:
         time.sleep(0.01)
 
 
+# Bound, so that no other test gets the port, and nobody listens.
+_UNHEARD = socket.socket()
+_UNHEARD.bind(("127.0.0.1", 0))
+atexit.register(_UNHEARD.close)
+
+
 def free_port() -> int:
     """A TCP port of the loopback interface that was free a moment ago."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as probe:
         port: int = probe.getsockname()[1]
         return port
+
+
+def closed_port() -> int:
+    """A TCP port of the loopback interface that refuses connections as long as the process runs."""
+    port: int = _UNHEARD.getsockname()[1]
+    return port
 
 
 def server(*, extra: Mapping[str, str] | None = None, binary: str | None = None) -> EmbeddedServer:

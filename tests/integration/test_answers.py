@@ -10,7 +10,7 @@ import pytest
 
 from hookline_sender.egress import AddressPolicy, FastTransport, HttpxTransport, TransportFailed
 from hookline_sender.engine.records import Dead, Delivered, Outcome, Released, Retry
-from tests.support import free_port, run
+from tests.support import closed_port, run
 from tests.support_egress import endpoint, reset, send, status
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def test_an_odd_answer_with_a_clear_status_counts(answer: bytes) -> None:  # cas
 
 
 def test_a_refused_connection_is_retried() -> None:  # cases: A26
-    assert isinstance(outcome := run(send(f"http://127.0.0.1:{free_port()}/")), Retry)
+    assert isinstance(outcome := run(send(f"http://127.0.0.1:{closed_port()}/")), Retry)
     assert (outcome.code, outcome.status) == ("connect_refused", 0)
 
 

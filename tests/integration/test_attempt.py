@@ -13,7 +13,7 @@ from hookline_sender import DeliveryPolicy
 from hookline_sender.egress import AddressPolicy, HttpxTransport
 from hookline_sender.engine.records import Dead, Delivered, Outcome, Retry
 from hookline_shared.signature import matches, parse_signatures
-from tests.support import free_port, run
+from tests.support import closed_port, run
 from tests.support_egress import BODY, KEY, endpoint, send, status
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def test_no_cookie_is_kept() -> None:  # cases: A47
 def test_no_proxy_netrc_or_bundle_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login a password b\n")
-    dead = f"http://127.0.0.1:{free_port()}"
+    dead = f"http://127.0.0.1:{closed_port()}"
     for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, dead)
     monkeypatch.setenv("NETRC", str(netrc))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender import SigningKey
-from tests.support import eventually, free_port, python, serve
+from tests.support import closed_port, eventually, python, serve
 from tests.support_cli import SHOP, finished, hookline, said
 from tests.support_processes import MARK, marked
 
@@ -148,7 +148,7 @@ def test_a_webhook_whose_url_is_set_is_delivered_there(place: Path, environ: dic
 
 def test_the_wait_for_a_delivery_that_fails_can_be_interrupted(place: Path, environ: dict[str, str]) -> None:
     own = {
-        "HOOKLINE_WEBHOOK_BILLING_URL": f"http://127.0.0.1:{free_port()}/hooks",
+        "HOOKLINE_WEBHOOK_BILLING_URL": f"http://127.0.0.1:{closed_port()}/hooks",
         "HOOKLINE_WEBHOOK_BILLING_KEY": SigningKey.generate().reveal(),
     }
     command = ("dev", "shop:plan", "--", sys.executable, "shop.py", "3")

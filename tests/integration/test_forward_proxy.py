@@ -12,7 +12,7 @@ import pytest
 from hookline_sender import InvalidDeployment
 from hookline_sender.egress import AddressPolicy, FastTransport, HttpxTransport
 from hookline_sender.engine.records import Delivered, Retry
-from tests.support import free_port, run
+from tests.support import closed_port, run
 from tests.support_egress import certificate, endpoint, send, status
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def test_a_proxy_that_is_silent_or_away_ends_the_attempt() -> None:
 
         server = await asyncio.start_server(nothing, "127.0.0.1", 0)
         proxy = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server, through(proxy) as used, through(f"http://127.0.0.1:{free_port()}") as away:
+        async with server, through(proxy) as used, through(f"http://127.0.0.1:{closed_port()}") as away:
             silent = await send("https://shop.example/", transport=used, timeout=0.2)
             gone = await send("https://shop.example/", transport=away)
             assert [each.code for each in (silent, gone) if isinstance(each, Retry)] == [

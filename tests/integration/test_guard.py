@@ -16,7 +16,7 @@ import pytest
 from hookline_sender.egress import AddressPolicy, TransportFailed
 from hookline_sender.egress.guard import Guard
 from hookline_sender.egress.names import CACHED, Names
-from tests.support import free_port, run
+from tests.support import closed_port, run
 from tests.support_receiver import asking, until
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def test_a_port_of_another_protocol_is_refused_before_any_lookup() -> None:
 
 def test_a_refused_connection_shows_no_address() -> None:
     with pytest.raises(TransportFailed) as caught:
-        run(Answers([["127.0.0.1"]]).guard().connect("shop.example", free_port()))
+        run(Answers([["127.0.0.1"]]).guard().connect("shop.example", closed_port()))
     assert (caught.value.kind, "127" in str(caught.value)) == ("connect", False)
 
 

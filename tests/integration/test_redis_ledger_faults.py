@@ -12,7 +12,7 @@ import pytest
 
 from hookline_receiver import LedgerUnavailable, RedisLedger, WeakDurability
 from hookline_receiver.ledger.protocol import Busy, Claimed, Done, Entry
-from tests.support import free_port, run, server
+from tests.support import closed_port, run, server
 from tests.support_engine import untyped_client
 from tests.support_failover import failed_over, replica_of, start_master
 from tests.support_proxy import Proxy
@@ -127,7 +127,7 @@ def test_an_asserted_ledger_still_refuses_a_replica(namespace: str) -> None:
 
     with server() as replica:
         with contextlib.closing(untyped_client(replica.url)) as client:
-            client.replicaof("127.0.0.1", free_port())
+            client.replicaof("127.0.0.1", closed_port())
         run(go(replica))
 
 

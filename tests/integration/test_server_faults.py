@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 
 from hookline_sender import Publisher, RedisUnavailable, WeakDurability, Worker
 from hookline_sender.engine.records import State
-from tests.support import free_port, run, server
+from tests.support import closed_port, run, server
 from tests.support_engine import untyped_client
 from tests.support_failover import failed_over, replica_of, start_master
 from tests.support_proxy import Proxy
@@ -178,7 +178,7 @@ def test_a_server_that_becomes_weak_is_noticed_although_no_connection_is_lost(na
 def test_an_asserted_deployment_still_refuses_a_replica(namespace: str) -> None:
     with server() as replica:
         with contextlib.closing(untyped_client(replica.url)) as client:
-            client.replicaof("127.0.0.1", free_port())
+            client.replicaof("127.0.0.1", closed_port())
         with pytest.raises(WeakDurability, match=r"role=slave \(need master\)"):
             run(publish(PLAN, deployment_on(replica.url, namespace, durability="asserted"), ORDER_PAID, 1))
 

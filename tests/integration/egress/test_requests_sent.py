@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender.egress import AddressPolicy, TransportFailed
-from tests.support import free_port
+from tests.support import closed_port
 from tests.support_zoo import PATIENCE, POLITE, TRANSPORTS, Case, Zoo, each_way, no_descriptor_left, ok, on_loop
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def test_nothing_of_the_environment_is_used(
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login a password b\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+        monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port()}")
     [request] = sent(transport, loop, b"{}", answer=POLITE)
     assert b"authorization" not in request.lower()
 
