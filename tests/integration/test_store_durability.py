@@ -157,8 +157,9 @@ def test_choosing_to_lose_events_warns_at_each_start(engine: Engine, own_server:
             pass
 
     for _ in range(2):
-        with pytest.warns(HooklineWarning, match="unsafe_volatile"):
+        with pytest.warns(HooklineWarning, match="unsafe_volatile") as warned:
             run(go())
+        assert len(warned) == 1
 
 
 def test_too_few_replicas_are_a_weakness(engine: Engine, own_server: EmbeddedServer) -> None:

@@ -168,7 +168,10 @@ def test_a_redis_url_that_cannot_be_read_is_refused_unshown(url: str) -> None:
     ],
 )
 def test_a_grant_or_a_pattern_over_it_is_enough(grants: set[str], grant: str) -> None:
-    Deployment(SECRET, namespace="shop", grants=frozenset(grants)).require(grant, "it")
+    deployment = Deployment(SECRET, namespace="shop", grants=frozenset(grants))
+    deployment.require(grant, "it")
+    with pytest.raises(NotGranted):
+        Deployment(SECRET, namespace="shop").require(grant, "it")
 
 
 @pytest.mark.parametrize("grants", [set(), {"publish:order.refunded"}, {"publish:order"}, {"cancel:*"}], ids=str)

@@ -58,10 +58,19 @@ def signature_name(headers: dict[str, str]) -> str:
     return next(name for name in headers if name.endswith("-signature"))
 
 
+def they_take(their_scheme: str, body: bytes, headers: dict[str, str], key: SigningKey = KEY) -> bool:
+    try:
+        library(their_scheme, key).verify(body, headers)
+    except REFUSAL:
+        return False
+    return True
+
+
 @schemes
 @pytest.mark.parametrize("body", BODIES, ids=["plain", "unicode", "empty", "large"])
 def test_what_we_send_they_verify(scheme: str, body: bytes) -> None:
-    library(scheme).verify(body, ours(scheme, body, attempt=7, traceparent="00-" + "a" * 32 + "-" + "b" * 16 + "-01"))
+    traceparent = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+    assert they_take(scheme, body, ours(scheme, body, attempt=7, traceparent=traceparent))
 
 
 @schemes
@@ -83,7 +92,7 @@ def test_an_id_of_ours_is_one_of_theirs(scheme: str) -> None:
 @pytest.mark.parametrize("known", [KEY, OLD])
 def test_a_rotation_list_of_ours_verifies_with_either_key(scheme: str, known: SigningKey) -> None:
     ed25519 = SigningKey.generate_ed25519()
-    library(scheme, known).verify(BODIES[0], ours(scheme, key=[FOREIGN, ed25519, KEY, OLD]))
+    assert they_take(scheme, BODIES[0], ours(scheme, key=[FOREIGN, ed25519, KEY, OLD]), known)
 
 
 @schemes
@@ -96,8 +105,7 @@ def test_a_rotation_list_of_theirs_verifies_with_either_key(scheme: str, known: 
 
 @schemes
 def test_nobody_verifies_what_another_key_signed(scheme: str) -> None:
-    with pytest.raises(REFUSAL):
-        library(scheme, FOREIGN).verify(BODIES[0], ours(scheme))
+    assert not they_take(scheme, BODIES[0], ours(scheme), FOREIGN)
     with pytest.raises(Refused, match="no_matching_signature"):
         verify(theirs(scheme), BODIES[0], keys=FOREIGN, scheme=scheme)
 
@@ -137,4 +145,4 @@ def test_every_body_and_every_key_works_both_ways(payload: dict[str, str], mater
 
 @schemes
 def test_the_svix_library_reads_the_names_of_both(scheme: str) -> None:
-    library("svix").verify(BODIES[0], ours(scheme))
+    assert they_take("svix", BODIES[0], ours(scheme))

@@ -357,5 +357,6 @@ def test_a_server_that_falls_silent_does_not_keep_a_worker_from_stopping(
         await store.asked_in_vain.wait()
         async with asyncio.timeout(10):
             await stopped(loop, serving)
+        assert serving.exception() is None
 
     run(go())

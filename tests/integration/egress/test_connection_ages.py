@@ -68,6 +68,7 @@ def test_a_connection_is_given_back_after_30_s_without_a_further_request(transpo
             await used.post(there.url, [], b"", deadline=loop.time() + 5, destination="d")
             loop.ahead += MAX_IDLE
             await there.is_left()
+            assert all(reader.at_eof() for reader in there.readers)
         await used.aclose()
 
     with asyncio.Runner(loop_factory=AsyncioAhead) as runner:
