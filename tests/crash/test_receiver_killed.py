@@ -48,7 +48,7 @@ def test_twenty_copies_at_two_processes_are_handled_once(
     assert sum("x-axiom-replayed" in answer.headers for answer in answers) == 19
 
 
-@pytest.mark.parametrize("round_", range(ROUNDS or 1))
+@pytest.mark.parametrize("round_", range(ROUNDS or 2))
 def test_a_killed_receivers_delivery_is_handled_by_another_with_the_next_fence(
     redis_url: str, namespace: str, tmp_path: Path, round_: int
 ) -> None:  # cases: E17

@@ -56,7 +56,7 @@ def retried(shop: Shop) -> dict[str, Reply]:
     return shop.run(go())
 
 
-@pytest.mark.parametrize("round_", range(ROUNDS or 1))
+@pytest.mark.parametrize("round_", range(ROUNDS or 2))
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_wherever_a_receiver_is_killed_every_delivery_has_one_effect(  # cases: E18
     request: pytest.FixtureRequest, tmp_path: Path, driver: str, round_: int

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hookline_sender.egress import Transport
 
 AT_ONCE = 100
-REPEATS = 4 * ROUNDS
+REPEATS = 5 * ROUNDS
 ECHO = b"HTTP/1.1 103 X\r\n\r\nHTTP/1.1 200 OK\r\necho: %b\r\ntransfer-encoding: chunked\r\n\r\n5\r\nwhole\r\n0\r\n\r\n"
 
 
