@@ -291,7 +291,8 @@ def test_what_is_registered_again_starts_as_if_nothing_had_failed(registry: Regi
     assert registry.tenant().entries[0].disabled is None
 
 
-def test_a_webhook_that_an_id_comes_back_to_is_busy_while_dead_letters_of_it_are_left(bound: Bound) -> None:
+def moved_with_a_dead_letter(bound: Bound) -> Registry:
+    """`acme` was of one webhook, left a dead letter there, and is now of another one."""
     engine = bound(billing=POLICY, audit=POLICY)
     registry = Registry(engine)
     registry.register("acme")
@@ -299,6 +300,11 @@ def test_a_webhook_that_an_id_comes_back_to_is_busy_while_dead_letters_of_it_are
     engine.settle(engine.one(), FAILED)
     registry.remove("acme")
     registry.register("acme", binding="audit")
+    return registry
+
+
+def test_a_webhook_that_an_id_comes_back_to_is_busy_while_dead_letters_of_it_are_left(bound: Bound) -> None:
+    registry = moved_with_a_dead_letter(bound)
     registry.remove("acme")
     for tenant in ("", "other"):
         with pytest.raises(DestinationBusy, match="dead letters"):
@@ -306,15 +312,9 @@ def test_a_webhook_that_an_id_comes_back_to_is_busy_while_dead_letters_of_it_are
 
 
 def test_an_id_stays_when_what_it_left_under_another_webhook_is_gone(bound: Bound) -> None:
-    engine = bound(billing=POLICY, audit=POLICY)
-    registry = Registry(engine)
-    registry.register("acme")
-    registry.publish("a")
-    engine.settle(engine.one(), FAILED)
-    registry.remove("acme")
-    registry.register("acme", binding="audit")
+    registry = moved_with_a_dead_letter(bound)
     for seconds in (8 * DAY, 3601, 61):
-        engine.advance(seconds)
-        engine.turn()
-    assert "gone" not in engine.names()
+        registry.engine.advance(seconds)
+        registry.engine.turn()
+    assert "gone" not in registry.engine.names()
     assert registry.found("acme") is not None
