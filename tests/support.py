@@ -1,18 +1,20 @@
-"""What several test files share: a loop with a limit, servers on loopback, processes that end with their test."""
+"""What test files share: one limit for all that waits, servers on loopback, processes that end with their test."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
 import contextlib
+import functools
 import os
 import socket
 import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import httpx
 import uvicorn
 
 from hookline_sender.embedded import EmbeddedServer
@@ -23,23 +25,29 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+HANG: Final = 100.0
+"""Seconds after which what a test waits for has failed to come. Slowness alone fails nothing."""
 
-def run(coro: Coroutine[Any, Any, R], timeout: float = 30) -> R:
-    """What `coro` returns, from a loop of its own; TimeoutError when it takes longer than `timeout` seconds."""
+http_get = functools.partial(httpx.get, trust_env=False, timeout=HANG)
+http_post = functools.partial(httpx.post, trust_env=False, timeout=HANG)
+
+
+def run(coro: Coroutine[Any, Any, R]) -> R:
+    """What `coro` returns, from a loop of its own; TimeoutError when it hangs."""
 
     async def limited() -> R:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(1.5 * HANG):
             return await coro
 
     return asyncio.run(limited())
 
 
-def eventually(holds: Callable[[], object], limit: float = 10) -> None:
+def eventually(holds: Callable[[], object]) -> None:
     """Return as soon as `holds()` is true. For what announces itself nowhere, like another process' end."""
-    end = time.monotonic() + limit
+    end = time.monotonic() + HANG
     while not holds():
         if time.monotonic() > end:
-            message = f"still not so after {limit:g} s: {holds}"
+            message = f"still not so after {HANG:g} s: {holds}"
             raise AssertionError(message)
         time.sleep(0.01)
 
@@ -81,7 +89,7 @@ class _Announcing(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def serve(app: Any, *, http: str = "auto", limit: float = 10) -> Generator[str]:
+def serve(app: Any, *, http: str = "auto") -> Generator[str]:
     """Base URL of `app` under uvicorn in a thread, with its lifespan. `http` is uvicorn's parser: h11, httptools."""
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(app, http=http, log_config=None, access_log=False, timeout_graceful_shutdown=2)
@@ -89,12 +97,12 @@ def serve(app: Any, *, http: str = "auto", limit: float = 10) -> Generator[str]:
     thread = threading.Thread(target=running.run, args=([listener],), name="uvicorn", daemon=True)
     thread.start()
     try:
-        eventually(lambda: running.up.wait(0.1) or not thread.is_alive(), limit)
+        eventually(lambda: running.up.wait(0.1) or not thread.is_alive())
         assert running.started, "the application's lifespan failed"
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         running.should_exit = True
-        thread.join(limit)
+        thread.join(HANG)
         listener.close()
         assert not thread.is_alive(), "uvicorn did not stop"
 

@@ -9,6 +9,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from tests.support import HANG
+
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
     from pathlib import Path
@@ -24,7 +26,6 @@ plan = Plan("shop")
 order_paid = plan.event("order.paid", OrderPaid)
 plan.webhook("billing", order_paid)
 """
-LIMIT = 60.0  # seconds until a command that hangs is killed
 
 
 @contextlib.contextmanager
@@ -43,7 +44,7 @@ def hookline(
         env=environment,
         cwd=cwd,
     ) as process:
-        limit = threading.Timer(LIMIT, process.kill)
+        limit = threading.Timer(HANG, process.kill)
         limit.start()
         try:
             yield process

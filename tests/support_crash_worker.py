@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from hookline_sender import Worker
 from hookline_sender.cli.serving import until_signalled
 from hookline_sender.egress import AddressPolicy, HttpxTransport
-from tests.support import python, run
+from tests.support import HANG, python, run
 from tests.support_crash import crash_deployment, crash_plan
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def next_line(process: subprocess.Popen[str], limit: float = 30) -> str:
+def next_line(process: subprocess.Popen[str]) -> str:
     """What the process says next; it says little, and each line at once."""
     said = list[str]()
 
@@ -115,15 +115,15 @@ def next_line(process: subprocess.Popen[str], limit: float = 30) -> str:
 
     reader = threading.Thread(target=read, daemon=True)  # a line may already be in the pipe's buffer, unseen by select
     reader.start()
-    reader.join(limit)
-    assert said, f"nothing said in {limit:g} s"
+    reader.join(HANG)
+    assert said, f"nothing said in {HANG:g} s"
     return said[0].strip()
 
 
-def stop(process: subprocess.Popen[str], limit: float = 20) -> None:
+def stop(process: subprocess.Popen[str]) -> None:
     """Tell the worker to stop, and see it end well."""
     process.send_signal(signal.SIGTERM)
-    assert process.wait(limit) == 0
+    assert process.wait(HANG) == 0
 
 
 async def _work(url: str, namespace: str, way: str = "plain", concurrency: str = "100") -> None:
@@ -141,7 +141,7 @@ async def _work(url: str, namespace: str, way: str = "plain", concurrency: str =
 
 def main() -> None:
     """Work until SIGTERM, two minutes at most."""
-    run(until_signalled(_work(*sys.argv[1:])), timeout=120)
+    run(until_signalled(_work(*sys.argv[1:])))
 
 
 if __name__ == "__main__":

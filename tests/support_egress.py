@@ -23,6 +23,7 @@ from hookline_sender.egress import AddressPolicy, HttpxTransport
 from hookline_sender.engine.records import ClaimedTask
 from hookline_sender.webhook import attempt
 from hookline_shared.keys import SigningKey
+from tests.support import HANG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +59,7 @@ class Endpoint:
 
     async def is_left(self) -> None:
         """Return when every peer has closed its connection."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG):
             while any(not reader.at_eof() and reader.exception() is None for reader in self.readers):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)  # a reader tells nobody that its peer has left
 

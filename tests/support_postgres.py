@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, Self
 import psycopg
 import pytest
 
+from tests.support import HANG
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 USER = "postgres"  # root may not run the server
-START_LIMIT = 30.0  # seconds
 SETTINGS = {
     "listen_addresses": "",
     "max_connections": "50",
@@ -91,7 +92,7 @@ class PostgresServer:
                 start_new_session=True,
                 **_as_user(),
             )
-        end = time.monotonic() + START_LIMIT
+        end = time.monotonic() + HANG
         while True:
             try:
                 self.execute("SELECT 1")
@@ -141,7 +142,7 @@ class PostgresServer:
         assert process is not None
         assert process.stdin is not None
         process.send_signal(number)
-        process.wait(START_LIMIT)
+        process.wait(HANG)
         with contextlib.suppress(BrokenPipeError), process.stdin as guard:
             guard.write(b"\n")  # a line, and not end-of-file: the guard goes without killing anybody
 

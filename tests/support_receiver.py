@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from hookline_receiver import LedgerUnavailable, MemoryLedger, Receiver, SigningKey
 from hookline_receiver.testing import sign_request
 from hookline_sender.embedded import EmbeddedServer, bundled_server
+from tests.support import HANG
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -221,15 +222,15 @@ def asking(plain: Callable[[], Any]) -> Callable[[], Any]:
     return ask
 
 
-async def until(ask: Callable[[], Awaitable[R]], holds: Callable[[R], object], limit: float = 10) -> R:
-    """The first answer of `ask` that `holds`; AssertionError after `limit` seconds."""
-    end = time.monotonic() + limit
+async def until(ask: Callable[[], Awaitable[R]], holds: Callable[[R], object]) -> R:
+    """The first answer of `ask` that `holds`; AssertionError when none comes."""
+    end = time.monotonic() + HANG
     while True:
         answer = await ask()
         if holds(answer):
             return answer
         if time.monotonic() > end:
-            message = f"still {answer!r} after {limit:g} s"
+            message = f"still {answer!r} after {HANG:g} s"
             raise AssertionError(message)
         await asyncio.sleep(0.005)
 

@@ -19,6 +19,7 @@ from hookline_sender.engine import commands
 from hookline_sender.engine.layout import Layout, lane_of
 from hookline_sender.engine.records import ClaimedTask
 from hookline_sender.engine.store import RedisStore
+from tests.support import HANG
 from tests.support_receiver import until
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from hookline_sender.engine.records import DeliveryRecord, State
 
 KEY = bytes(range(32))
-LIMIT = 15  # seconds any wait of a test may take
 REDIS_MS = 1_800_000_000_000
 TASK = ClaimedTask(
     delivery_id="d" * 38,
@@ -105,7 +105,7 @@ class Endpoint:
 
     async def received(self, count: int) -> list[Request]:
         """The requests so far, once there are at least `count`."""
-        async with asyncio.timeout(LIMIT), self._arrived:
+        async with asyncio.timeout(HANG), self._arrived:
             await self._arrived.wait_for(lambda: len(self.requests) >= count)
         return list(self.requests)
 

@@ -15,7 +15,7 @@ from sqlalchemy import Column, Engine, MetaData, String, Table, create_engine, e
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from hookline_receiver import Delivery, SqlLedger, inbox_table
-from tests.support import eventually, run
+from tests.support import HANG, eventually, run
 from tests.support_receiver import call, handled_by, signed, until
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Hold:
     def wait(self) -> None:
         """Stop in a thread."""
         self.there.set()
-        self.go_on.wait(10)
+        self.go_on.wait(HANG)
 
     async def pause(self) -> None:
         """Stop on the loop."""

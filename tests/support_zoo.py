@@ -26,6 +26,7 @@ import uvloop
 
 from hookline_sender.egress import FastTransport, HttpxTransport, TransportFailed
 from hookline_sender.egress.addresses import AddressPolicy
+from tests.support import HANG
 
 if TYPE_CHECKING:
     from types import EllipsisType
@@ -39,7 +40,7 @@ LOOPS: Final[dict[str, Callable[[], asyncio.AbstractEventLoop]]] = {
 TRANSPORTS: Final[dict[str, Callable[..., Transport]]] = {"fast": FastTransport, "httpx": HttpxTransport}
 ROUNDS: Final = int(os.environ.get("ROUNDS", "1"))
 
-PATIENCE: Final = 10.0
+PATIENCE: Final = 50.0  # seconds, of a request that is to get its answer
 """Seconds that nothing here may take."""
 SHORT: Final = 0.3
 """Seconds of a deadline that is to pass."""
@@ -182,7 +183,7 @@ class Peer:
         for _ in range(3):
             turned = threading.Event()
             self.zoo.loop.call_soon_threadsafe(turned.set)
-            turned.wait(PATIENCE)
+            turned.wait(HANG)
 
     def until_left(self) -> None:
         """Return when the other side has left; nothing is answered."""
@@ -224,7 +225,7 @@ class Zoo:
         with self._listener, socket.create_connection(self._listener.getsockname()):  # which wakes whoever accepts
             self._threads[0].join(PATIENCE)
         for thread in self._threads:
-            thread.join(PATIENCE)
+            thread.join(HANG)
             assert not thread.is_alive(), "a connection was never closed"
 
     @property
@@ -308,7 +309,7 @@ def on_loop(name: str, main: Callable[[], Any]) -> Any:
 
     async def go() -> Any:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
-        async with asyncio.timeout(3 * PATIENCE):
+        async with asyncio.timeout(HANG):
             result = await main()
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return result
@@ -364,9 +365,9 @@ async def _observe(zoo: Zoo, transport: str, expected: Expect) -> Expect:
         times = zoo.connections
         assert len({request for _, request in zoo.requests if not request.endswith(b"warm")}) <= 1, "a repeat differs"
         if case.unread:
-            zoo.acted.wait(PATIENCE)  # the loop stands still meanwhile
+            zoo.acted.wait(HANG)  # the loop stands still meanwhile
         elif not expected.kept:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(HANG):
                 while not zoo.left.is_set():  # noqa: ASYNC110 - it is set in a thread
                     await asyncio.sleep(0.001)
         kept = case.goes_on and result not in ("connect", "tls") and await _goes_on(used, zoo)

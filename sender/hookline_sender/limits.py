@@ -17,6 +17,7 @@ from typing import Final
 from hookline_sender.errors import InvalidPlan
 
 MAX_CONCURRENCY: Final = 1024
+MAX_SLOTS: Final = 4096  # of a worker
 MAX_RATE: Final = 10_000.0
 MIN_RATE: Final = 0.001
 MAX_BACKLOG: Final = 100_000_000

@@ -21,6 +21,7 @@ from hookline_sender.engine.layout import Layout
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.errors import InvalidPlan, RedisUnavailable
 from hookline_sender.given import check_given
+from hookline_sender.limits import MAX_SLOTS
 from hookline_sender.policies import Policies
 from hookline_sender.registered import Registered
 from hookline_sender.turning import Asker, backoff
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from hookline_sender.plan import Plan
 
 log = logging.getLogger(__name__)
-
-MAX_CONCURRENCY = 4096
 
 R = TypeVar("R")
 
@@ -65,8 +64,8 @@ class Worker:
         rand: Callable[[], float] = random,
     ) -> None:
         check_given(plan, deployment)
-        if isinstance(concurrency, bool) or concurrency not in range(1, MAX_CONCURRENCY + 1):
-            raise InvalidPlan(f"concurrency={concurrency!r} is outside 1-{MAX_CONCURRENCY}")
+        if isinstance(concurrency, bool) or concurrency not in range(1, MAX_SLOTS + 1):
+            raise InvalidPlan(f"concurrency={concurrency!r} is outside 1-{MAX_SLOTS}")
         self._plan, self._deployment, self._environ = plan, deployment, environ
         self._concurrency, self._rand = concurrency, rand
         name = transport if isinstance(transport, str) else "httpx"

@@ -12,6 +12,7 @@ import pytest
 
 from hookline_sender import DestinationBusy, StaleRegistry
 from hookline_sender.engine.records import Dead, Released, Retry, Settlement, State
+from tests.support_crash import ROUNDS
 from tests.support_engine import OK, POLICY, Engine, plan_of
 from tests.support_invariants import faults
 from tests.support_registry import Registry
@@ -185,7 +186,7 @@ class Walk:
 
 
 @pytest.mark.parametrize("ordering", ["unordered", "binding", "aggregate"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(ROUNDS or 2))
 def test_random_walks_keep_the_rules_of_the_registry(any_server: EmbeddedServer, seed: int, ordering: Ordering) -> None:
     policy = POLICY if ordering == "unordered" else replace(POLICY, ordering=ordering, on_dead="block")
     engine = Engine(any_server.url, f"walk-{secrets.token_hex(8)}", plan_of(billing=policy))

@@ -59,11 +59,11 @@ def limitable(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Embedd
 def test_what_was_acknowledged_before_the_disk_was_full_is_whole_when_there_is_room(
     limitable: EmbeddedServer, namespace: str
 ) -> None:
-    acknowledged = run(published_until_full(limitable, namespace), timeout=60)
+    acknowledged = run(published_until_full(limitable, namespace))
     process = limitable._process
     eventually(lambda: process is None or process.poll() is not None)
     limitable.restart()
-    delivered = run(delivered_by_a_worker(limitable, namespace), timeout=60)
+    delivered = run(delivered_by_a_worker(limitable, namespace))
     numbers = {number for _, number in delivered}
     assert acknowledged
     assert acknowledged <= numbers

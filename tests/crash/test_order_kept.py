@@ -70,7 +70,7 @@ def test_killed_workers_never_let_a_later_event_of_an_aggregate_overtake(
         eventually(lambda: len(arrived(endpoint)) >= 3 * AGGREGATES)
         second.kill()
     with worker_process(redis_url, namespace, environ) as third:
-        eventually(lambda: looking.counters().get("completed") == AGGREGATES * EACH, limit=30)
+        eventually(lambda: looking.counters().get("completed") == AGGREGATES * EACH)
         stop(third)
     for aggregate in range(AGGREGATES):
         of_it = [number for number in arrived(endpoint) if number % AGGREGATES == aggregate]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_receiver import RedisQueue
-from tests.support import eventually, run, server
+from tests.support import HANG, eventually, run, server
 from tests.support_crash import ROUNDS
 from tests.support_processing import processing
 from tests.support_queues import accepting, queue_of
@@ -42,7 +42,7 @@ async def accepted(queue: Queue, *orders: str) -> None:
 async def drained(queue: Queue) -> None:
     """Return when nothing is open any more."""
     async with queue.opened():
-        await until(lambda: queue.depth("orders"), lambda depth: depth.open == 0, limit=20)
+        await until(lambda: queue.depth("orders"), lambda depth: depth.open == 0)
 
 
 @contextlib.contextmanager
@@ -51,7 +51,7 @@ def finishing(store: str, book: Path, orders: int) -> Iterator[None]:
     with processing(store, book) as process:
         eventually(lambda: len(lines(book)) == orders)
         process.send_signal(signal.SIGKILL)
-        process.wait(10)
+        process.wait(HANG)
     with processing(store, book):
         yield
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from hookline_receiver import RedisLedger
-from tests.support import eventually, run, server
+from tests.support import HANG, eventually, http_post, run, server
 from tests.support_crash import ROUNDS
 from tests.support_receiver import Reply, call, handled_by, signed
 from tests.support_receiving import lines, receiving
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def post(url: str, request: tuple[list[tuple[bytes, bytes]], bytes]) -> httpx.Response:
     headers, body = request
-    return httpx.post(url, headers=headers, content=body, trust_env=False, timeout=30)
+    return http_post(url, headers=headers, content=body)
 
 
 def test_twenty_copies_at_two_processes_are_handled_once(
@@ -39,7 +39,7 @@ def test_twenty_copies_at_two_processes_are_handled_once(
         together = threading.Barrier(20)
 
         def copy(number: int) -> httpx.Response:
-            together.wait(10)
+            together.wait(HANG)
             return post((one, other)[number % 2], request)
 
         answers = list(threads.map(copy, range(20)))

@@ -72,7 +72,7 @@ def test_every_publication_a_killed_server_acknowledged_is_there_and_whole(
     with leg_server(leg) as redis:
         acknowledged = run(acknowledged_until_killed(redis, namespace, moment))
         redis.restart()
-        delivered = run(delivered_by_a_worker(redis, namespace), timeout=60)
+        delivered = run(delivered_by_a_worker(redis, namespace))
     numbers = {number for _, number in delivered}
     assert acknowledged <= numbers
     assert delivered == Counter((name, number) for name in WEBHOOKS for number in numbers)

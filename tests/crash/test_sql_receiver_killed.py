@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from tests.support import eventually
+from tests.support import eventually, http_post
 from tests.support_crash import ROUNDS
 from tests.support_django import DJANGO, django_shop
 from tests.support_receiver import Reply, signed
@@ -37,7 +37,7 @@ def post(url: str, name: str) -> None:
     """Send it, and send it again when it is told to come again, until the receiver is killed."""
     headers, body = attempt(name)
     with contextlib.suppress(httpx.TransportError):
-        while httpx.post(url, headers=headers, content=body, trust_env=False, timeout=30).status_code == 503:
+        while http_post(url, headers=headers, content=body).status_code == 503:
             pass
 
 

@@ -39,7 +39,7 @@ def thawed_at_last(worker: subprocess.Popen[str]) -> Iterator[None]:
 
 def finished_by_another(engine: Engine, redis_url: str, endpoint: RawEndpoint) -> None:
     with worker_process(redis_url, engine.layout.namespace, depot_at(endpoint.url("other"))) as other:
-        eventually(lambda: engine.counters().get("completed") == PARCELS, limit=30)
+        eventually(lambda: engine.counters().get("completed") == PARCELS)
         stop(other)
 
 
@@ -91,7 +91,7 @@ def test_a_worker_whose_loop_was_blocked_past_its_leases_sends_nothing(  # cases
         blocked.stdin.write("go on\n")
         blocked.stdin.flush()
         # Of a turn whose answer came amid the block it may have learnt too late to have an outcome of its tasks.
-        eventually(lambda: engine.counters().get("settle_lost"), limit=30)
+        eventually(lambda: engine.counters().get("settle_lost"))
         stop(blocked)
     assert endpoint.of("blocked") == []
     assert len(endpoint.of("other")) == PARCELS

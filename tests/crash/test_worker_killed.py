@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender.engine.records import State
-from tests.support import eventually, run, serve, server
+from tests.support import HANG, eventually, run, serve, server
 from tests.support_crash import DEPOT_KEY, ROUNDS, HoldingReceiver, depot_at, publish_parcels
 from tests.support_crash_worker import stop, worker_process
 from tests.support_invariants import faults
@@ -25,7 +25,7 @@ IN_FLIGHT = 50
 
 def kill(worker: subprocess.Popen[str]) -> None:
     worker.send_signal(signal.SIGKILL)
-    assert worker.wait(10) == -signal.SIGKILL
+    assert worker.wait(HANG) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("_round", range(ROUNDS or 3))
@@ -42,7 +42,7 @@ def test_fifty_deliveries_of_a_killed_worker_are_each_handled_once(  # cases: A0
             receiver.released.set()
             with worker_process(redis.url, namespace, depot_at(f"{url}/")):
                 # The dead worker's requests go on at the receiver; the repeats are answered from its ledger.
-                eventually(lambda: receiver.app.counters["replayed"] >= IN_FLIGHT, limit=30)
+                eventually(lambda: receiver.app.counters["replayed"] >= IN_FLIGHT)
     assert receiver.handled == Counter(range(IN_FLIGHT))
 
 
@@ -60,7 +60,7 @@ def test_an_idle_worker_takes_over_from_a_killed_one_without_any_traffic(
             eventually(lambda: endpoint.of("killed"))
             kill(killed)
         idle.send_signal(signal.SIGCONT)
-        eventually(lambda: engine.inspect(delivery_id).state is State.COMPLETED, limit=20)
+        eventually(lambda: engine.inspect(delivery_id).state is State.COMPLETED)
     assert len(endpoint.of("idle")) == 1
     history = engine.inspect(delivery_id).history
     assert [(each.number, each.code) for each in history] == [(1, "worker_lost"), (2, "")]
@@ -74,9 +74,9 @@ def test_a_task_that_kills_every_worker_ends_as_worker_lost_and_the_others_are_d
     ids = run(publish_parcels(redis_url, namespace, range(10), attempts=3, timeout=0.5))
     for _ in range(3):  # a supervisor
         with worker_process(redis_url, namespace, environ, "dies", concurrency=1) as worker:
-            assert worker.wait(20) == -signal.SIGKILL
+            assert worker.wait(HANG) == -signal.SIGKILL
     with worker_process(redis_url, namespace, environ, "dies", concurrency=1) as worker:
-        eventually(lambda: engine.counters().get("open", 0) == 0, limit=20)
+        eventually(lambda: engine.counters().get("open", 0) == 0)
         stop(worker)
     poison, *others = (engine.inspect(one) for one in ids)
     assert (poison.state, poison.code, poison.attempts) == (State.FAILED, "worker_lost", 3)

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hookline_sender.engine.records import Released, State
-from tests.support import eventually, run
+from tests.support import HANG, eventually, run
 from tests.support_crash import depot_at, publish_parcels
 from tests.support_crash_worker import next_line, stop, worker_process
 from tests.support_invariants import faults
@@ -33,7 +33,7 @@ def test_only_what_never_sent_a_byte_is_given_back_by_a_stopping_worker(
         worker.send_signal(signal.SIGTERM)
         time.sleep(1.5)  # the grace is the largest timeout and a second
         endpoint.held.clear()
-        assert worker.wait(20) == 0
+        assert worker.wait(HANG) == 0
     told = [(each.state, each.code, each.attempts, each.releases) for each in map(engine.inspect, ids)]
     assert told == [
         (State.ACCEPTED, "", 0, 1),
@@ -71,7 +71,7 @@ def test_a_stopping_worker_leaves_the_rest_of_the_queue_to_others_at_once(  # ca
         stopped.send_signal(signal.SIGTERM)
         with worker_process(redis_url, namespace, depot_at(endpoint.url("other"))) as other:
             eventually(lambda: len(endpoint.of("other")) >= 20)
-            assert stopped.wait(10) == 0  # its two attempts ran into their timeout
+            assert stopped.wait(HANG) == 0  # its two attempts ran into their timeout
             eventually(lambda: engine.counters().get("completed") == len(ids))
             stop(other)
     assert len(endpoint.of("stopped")) == 2

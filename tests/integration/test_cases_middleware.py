@@ -9,7 +9,6 @@ import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 from fastapi import FastAPI, HTTPException
 from fastapi import Request as FastRequest
@@ -21,11 +20,13 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
 from hookline_receiver import WebhookMiddleware
-from tests.support import serve
+from tests.support import HANG, http_get, http_post, serve
 from tests.support_receiver import Ledger, Order, receiver, signed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    import httpx
 
 PATH = "/hooks/shop"
 BODY = b'{"id":"o_1"}'
@@ -79,7 +80,7 @@ def post(url: str, body: bytes = BODY, *, chunks: int = 1, path: str = PATH, **o
     headers, body = signed(body, **{"delivery_id": "dlv_1", **options})
     parts = (body[len(body) * n // chunks : len(body) * (n + 1) // chunks] for n in range(chunks))
     content = body if chunks == 1 else parts
-    return httpx.post(url + path, headers=headers, content=content, trust_env=False, timeout=20)
+    return http_post(url + path, headers=headers, content=content)
 
 
 @pytest.mark.parametrize("endpoint", [by_body, by_json, by_stream, by_all, by_model], ids=lambda it: it.__name__)
@@ -113,7 +114,7 @@ def test_a_client_is_connected_until_it_leaves(http: str) -> None:  # cases: C02
     async def watching(request: Request) -> Response:
         await request.body()
         seen.append(await request.is_disconnected())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG):
             while not await request.is_disconnected():  # noqa: ASYNC110 - what the endpoint of an application does
                 await asyncio.sleep(0.01)
         gone.set()
@@ -127,7 +128,7 @@ def test_a_client_is_connected_until_it_leaves(http: str) -> None:  # cases: C02
             client.sendall(start + head + b"\r\n" + body)
             while not seen:
                 gone.wait(0.01)
-        assert gone.wait(10)
+        assert gone.wait(HANG)
     assert seen == [False]
 
 
@@ -146,7 +147,7 @@ def test_background_work_neither_delays_the_answer_nor_stops_with_the_client() -
         assert post(url).headers["x-axiom-replayed"] == "true"
         assert not done.is_set()
         free.set()
-        assert done.wait(10)
+        assert done.wait(HANG)
 
 
 def refusals() -> dict[str, tuple[Any, Any, int]]:
@@ -171,7 +172,7 @@ def test_a_refusal_is_answered_at_once_and_tells_nothing(name: str, *, above: bo
 
     headers, body = spoil(*signed(BODY))
     with serve(guarded(endpoint, above=above, **options)) as url:
-        answer = httpx.post(url + PATH, headers=headers, content=body, trust_env=False)
+        answer = http_post(url + PATH, headers=headers, content=body)
     assert (answer.status_code, reached) == (status, [])
     assert len(answer.content) < 40
     assert not any(word in answer.text for word in ("signature", "key", "missing", "Traceback"))
@@ -198,7 +199,7 @@ def test_a_stream_of_declared_length_passes_unchanged(http: str) -> None:  # cas
 
 def test_a_slash_too_many_is_verified_and_never_redirected() -> None:  # cases: C08 C10
     with serve(guarded(by_body)) as url:
-        unsigned = httpx.post(url + PATH + "/", content=b"", trust_env=False)
+        unsigned = http_post(url + PATH + "/", content=b"")
         again, exact = post(url, path=PATH + "/"), post(url)
     assert [answer.status_code for answer in (unsigned, again, exact)] == [401, 500, 200]
 
@@ -219,8 +220,8 @@ def test_start_and_stop_of_two_guarded_mounts_go_through() -> None:  # cases: C0
     for path in ("/hooks/a", "/hooks/b"):
         app.add_middleware(WebhookMiddleware, receiver=receiver(), path=path)
     with serve(app) as url:
-        statuses = [httpx.post(url + path, trust_env=False).status_code for path in ("/hooks/a", "/hooks/b")]
-        assert (statuses, httpx.get(url + "/page", trust_env=False).text) == ([401, 401], "page")
+        statuses = [http_post(url + path).status_code for path in ("/hooks/a", "/hooks/b")]
+        assert (statuses, http_get(url + "/page").text) == ([401, 401], "page")
         assert post(url, path="/api" + PATH).status_code == 200
     assert told == ["start", "stop"]
 

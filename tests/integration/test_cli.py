@@ -15,7 +15,7 @@ from hookline_sender import Deployment, Plan, Publisher, SigningKey
 from hookline_sender.engine import commands
 from hookline_sender.engine.records import State
 from hookline_sender.engine.store import RedisStore
-from tests.support import python, run, serve
+from tests.support import HANG, python, run, serve
 from tests.support_cli import SHOP, finished, hookline, said
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ from hookline_sender import Worker
 worker = Worker(plan)
 silent = Plan("silent")
 """
-LIMIT = 20.0
 
 
 @dataclass
@@ -44,7 +43,7 @@ class Slow:
             return
         await receive()
         self.arrived.set()
-        await asyncio.to_thread(self.answer.wait, LIMIT)
+        await asyncio.to_thread(self.answer.wait, HANG)
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body"})
 
@@ -116,11 +115,11 @@ def test_a_stopped_worker_finishes_what_it_is_delivering_and_exits_with_0(
     options = ("--concurrency", "5", "--transport", transport)
     with hookline("worker", "shop:plan", *options, environ=shop.environ, cwd=shop.folder) as worker:
         said(worker, f"5 at once over {transport}")
-        assert shop.destination.arrived.wait(LIMIT)
+        assert shop.destination.arrived.wait(HANG)
         worker.send_signal(number)
         said(worker, "finishing the attempts in progress")
         shop.destination.answer.set()
-        assert worker.wait(LIMIT) == 0
+        assert worker.wait(HANG) == 0
     assert shop.state(delivery) is State.COMPLETED
 
 
@@ -128,18 +127,18 @@ def test_a_second_signal_ends_a_worker_at_once_and_leaves_the_task_to_others(sho
     delivery = shop.publish()
     environ = {**shop.environ, "HOOKLINE_PLAN": "shop:plan"}
     with hookline("worker", environ=environ, cwd=shop.folder) as worker:
-        assert shop.destination.arrived.wait(LIMIT)
+        assert shop.destination.arrived.wait(HANG)
         worker.send_signal(signal.SIGTERM)
         said(worker, "finishing the attempts in progress")
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(LIMIT) == 128 + signal.SIGTERM
+        assert worker.wait(HANG) == 128 + signal.SIGTERM
     assert shop.state(delivery) is State.RUNNING
 
 
 def test_a_worker_logs_to_stderr_and_nothing_to_stdout(shop: Shop) -> None:
     with hookline("worker", "shop:worker", environ=shop.environ, cwd=shop.folder) as worker:
         shop.publish()
-        assert shop.destination.arrived.wait(LIMIT)
+        assert shop.destination.arrived.wait(HANG)
         shop.destination.answer.set()
         worker.send_signal(signal.SIGTERM)
         out, err = worker.communicate()
@@ -224,6 +223,6 @@ def test_the_version_is_shown() -> None:
 def test_without_its_extra_the_command_says_which_one_to_install(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; sys.stderr = sys.stdout\n"
     with python("-c", f"{code}from hookline_sender.cli import main; main()") as process:
-        out, _ = process.communicate(timeout=LIMIT)
+        out, _ = process.communicate(timeout=HANG)
     assert process.returncode == 1
     assert out == f"hookline: the command needs {missing}, install it with: pip install 'hookline[sender]'\n"

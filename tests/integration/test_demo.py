@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender.cli.processes import Child, ChildFailed
-from tests.support import eventually, python, run
+from tests.support import HANG, eventually, python, run
 from tests.support_cli import finished, hookline, said
 from tests.support_processes import MARK, marked
 
@@ -100,6 +100,6 @@ def test_without_the_receivers_extra_the_demo_says_what_to_install(environ: dict
         "from hookline_sender.cli import main; main()"
     )
     with python("-c", code, environ=environ) as process:
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=HANG)
     assert process.returncode == 1
     assert "pip install 'hookline[sender,receiver,dev]'" in out

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender import SigningKey
-from tests.support import closed_port, eventually, python, serve
+from tests.support import HANG, closed_port, eventually, python, serve
 from tests.support_cli import SHOP, finished, hookline, said
 from tests.support_processes import MARK, marked
 
@@ -204,7 +204,7 @@ def test_without_the_receivers_extra_it_says_what_to_install(place: Path, enviro
         "from hookline_sender.cli import main; main()"
     )
     with python("-c", code, environ=environ) as process:
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=HANG)
     assert process.returncode == 1
     assert "pip install 'hookline[sender,receiver,dev]'" in out
 
@@ -213,6 +213,6 @@ def test_ctrl_c_in_a_terminal_reaches_the_command_once(place: Path, environ: dic
     with python(
         "-c", TERMINAL, "dev", "shop:plan", "--", sys.executable, "-c", ONCE, environ=environ, cwd=place
     ) as one:
-        shown, _ = one.communicate(timeout=60)
+        shown, _ = one.communicate(timeout=HANG)
     assert (one.returncode, "ended once" in shown) == (5, True), shown
     assert nothing_is_left(place, environ)

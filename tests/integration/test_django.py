@@ -25,7 +25,7 @@ from redis import Redis
 from hookline_receiver import InvalidReceiver, LedgerUnavailable, MemoryLedger, RedisLedger, SigningKey
 from hookline_receiver.django import DjangoLedger, webhook_view
 from hookline_receiver.testing import sign_request
-from tests.support import eventually, python, run
+from tests.support import HANG, eventually, python, run
 from tests.support_django import DJANGO, database, django_shop
 from tests.support_receiver import handled_by, signed
 from tests.support_sql import Hold, shop_of
@@ -139,7 +139,7 @@ def test_clients_that_are_slow_with_their_bodies_hold_up_nobody_else() -> None:
 
     def read(size: int) -> bytes:
         started.append(size)
-        go_on.wait(10)
+        go_on.wait(HANG)
         raise OSError
 
     view = webhook_view(handled_by(lambda event: None, ledger=MemoryLedger(allow_volatile=True)))
@@ -329,7 +329,7 @@ def test_handlers_of_all_views_use_no_more_connections_than_their_ledger_has(req
         holds, ledger = [Hold() for _ in range(2)], shop.ledger(connections=2)
         views = [webhook_view(shop.receiver([hold], ledger=ledger)) for hold in holds]
         running = [threads.submit(view, posted(delivery_id=f"dlv_{n}")) for n, view in enumerate(views)]
-        assert all(hold.there.wait(10) for hold in holds)
+        assert all(hold.there.wait(HANG) for hold in holds)
         refused = [view(posted(delivery_id="dlv_9")).status_code for view in views]
         for hold in holds:
             hold.go_on.set()
@@ -346,7 +346,7 @@ def test_the_example_books_a_payment_once(tmp_path: Path) -> None:
     paid = {"order_id": "o-1", "customer": "ada", "amount_cents": 1999}
     headers, content = sign_request("order.paid", paid, key=KEY)
     with python("manage.py", "migrate", "-v0", environ=environ, cwd=EXAMPLE) as migrating:
-        assert migrating.wait(60) == 0
+        assert migrating.wait(HANG) == 0
     with python("-c", SERVE, environ=environ, cwd=EXAMPLE) as serving:
         assert serving.stdout is not None
         url = f"http://127.0.0.1:{serving.stdout.readline().strip()}/hooks/shop"
@@ -357,5 +357,5 @@ def test_the_example_books_a_payment_once(tmp_path: Path) -> None:
             forged = client.post(url, headers=headers, content=json.dumps(paid)).status_code
     balance = "from orders.models import Account; print(Account.objects.get().balance_cents)"
     with python("manage.py", "shell", "-v0", "-c", balance, environ=environ, cwd=EXAMPLE) as asking:
-        said, _ = asking.communicate(timeout=60)
+        said, _ = asking.communicate(timeout=HANG)
     assert (statuses, forged, said.split()[-1]) == ([204] * 8, 401, "1999")

@@ -13,7 +13,7 @@ import pytest
 
 from hookline_sender import Deployment, Plan, Worker
 from hookline_sender.cli.app import app
-from tests.support import eventually, free_port
+from tests.support import eventually, free_port, http_get, http_post
 from tests.support_cli import hookline, said
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def answers(url: str, dev: subprocess.Popen[str]) -> bool:
     """Whether the service is up."""
     assert dev.poll() is None
     try:
-        return httpx.get(f"{url}/docs", trust_env=False).is_success
+        return http_get(f"{url}/docs").is_success
     except httpx.TransportError:
         return False
 
@@ -56,9 +56,9 @@ def test_the_service_of_the_quickstart_publishes_as_the_page_says(folder: Path) 
     port = str(free_port())
     command = shlex.split(start.replace("8001", port).replace("uvicorn", f"{sys.executable} -m uvicorn"))
     with hookline(*command[1:], cwd=folder, environ={"PYTHONDONTWRITEBYTECODE": "1"}) as dev:
-        eventually(lambda: answers(f"http://127.0.0.1:{port}", dev), limit=30)
+        eventually(lambda: answers(f"http://127.0.0.1:{port}", dev))
         urls = re.findall(r"'(http[^']+)'", curl.replace("8001", port))
-        calls = [httpx.post(url, trust_env=False) for url in urls]
+        calls = [http_post(url) for url in urls]
         said(dev, "✓ billing order.paid verified")
         dev.terminate()
         dev.communicate()

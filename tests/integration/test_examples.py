@@ -16,7 +16,7 @@ from sqlalchemy import create_engine
 
 from hookline_receiver.testing import AsyncDeliveryClient, DeliveryClient, sign_request
 from hookline_sender import SigningKey, Worker
-from tests.support import python, run, serve
+from tests.support import HANG, http_get, http_post, python, run, serve
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -61,10 +61,7 @@ def test_the_publisher_service_and_the_receiver_app_work_together(environ: pytes
     publisher, receiver = load("publisher_service"), load("receiver_app")
     with serve(getattr(receiver, app)) as receiving, serve(publisher.app) as publishing:
         environ.setenv("HOOKLINE_WEBHOOK_BILLING_URL", f"{receiving}/hooks/shop")
-        first, second = (
-            httpx.post(f"{publishing}/orders/o-1/payment", json={"amount_cents": 1999}, trust_env=False)
-            for _ in range(2)
-        )
+        first, second = (http_post(f"{publishing}/orders/o-1/payment", json={"amount_cents": 1999}) for _ in range(2))
         attempts = run(Worker(publisher.plan).run_once())
     assert (first.json()["duplicate"], second.json()["duplicate"]) == (False, True)
     assert first.json()["deliveries"] == second.json()["deliveries"]
@@ -85,7 +82,7 @@ def test_the_flask_publisher_publishes_a_payment_once(environ: pytest.MonkeyPatc
 
 def test_a_users_own_tests_run_as_they_stand() -> None:
     with python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / "test_my_webhook.py")) as tests:
-        said, _ = tests.communicate(timeout=60)
+        said, _ = tests.communicate(timeout=HANG)
     assert tests.returncode == 0, said
     assert "5 passed" in said
 
@@ -111,10 +108,8 @@ def test_the_middleware_app_books_a_payment_once_and_nothing_unsigned() -> None:
     headers, content = sign_request("order.paid", body, key=KEY)
     example = load("middleware_app")
     with serve(example.app) as url:
-        first, again = (
-            httpx.post(f"{url}/hooks/shop", headers=headers, content=content, trust_env=False) for _ in range(2)
-        )
-        forged = httpx.post(f"{url}/hooks/shop", content=content, trust_env=False)
+        first, again = (http_post(f"{url}/hooks/shop", headers=headers, content=content) for _ in range(2))
+        forged = http_post(f"{url}/hooks/shop", content=content)
     assert (first.json()["booked"], again.status_code, again.headers["x-axiom-replayed"]) == ("o-3", 200, "true")
     assert (forged.status_code, example.invoices) == (401, {"o-3": 7})
 
@@ -127,11 +122,9 @@ def test_the_exactly_once_service_books_copies_and_retries_of_a_payment_once(
     body: dict[str, Any] = {"order_id": "o-5", "amount_cents": 1999}
     headers, content = sign_request("order.paid", body, key=KEY)
     with serve(load("exactly_once_orders").app) as url, ThreadPoolExecutor(8) as senders:
-        copies = senders.map(
-            lambda _: httpx.post(f"{url}/hooks/shop", headers=headers, content=content, trust_env=False), range(8)
-        )
+        copies = senders.map(lambda _: http_post(f"{url}/hooks/shop", headers=headers, content=content), range(8))
         statuses = {copy.status_code for copy in copies}
-        books = httpx.get(f"{url}/books", trust_env=False).json()
+        books = http_get(f"{url}/books").json()
     assert statuses <= {204, 503}
     assert books == {"o-5": 1999}
 
@@ -145,7 +138,7 @@ def test_the_code_of_the_exactly_once_page_runs_as_it_stands(environ: pytest.Mon
         first, again = (client.deliver("order.paid", body, id="order-6-paid") for _ in range(2))
     headers, content = sign_request("order.paid", body, key=KEY)
     with serve(names["orders"]) as url:
-        once = httpx.post(f"{url}/hooks/shop", headers=headers, content=content, trust_env=False)
+        once = http_post(f"{url}/hooks/shop", headers=headers, content=content)
     assert (first.status, again.status, again.replayed, once.status_code) == (204, 204, True, 204)
 
 
@@ -201,5 +194,5 @@ is the cloud's metadata failed unsafe_address, tried 2 times
 @pytest.mark.parametrize("transport", ["httpx", "fast"])
 def test_a_zoo_of_endpoints_ends_alike_over_both_transports(transport: str) -> None:
     with python(str(EXAMPLES / "hostile_endpoints.py"), transport) as zoo:
-        said, _ = zoo.communicate(timeout=60)
+        said, _ = zoo.communicate(timeout=HANG)
     assert (zoo.returncode, re.sub(" +", " ", said.replace("tried", ", tried")).replace(" ,", ",")) == (0, ZOO[1:])

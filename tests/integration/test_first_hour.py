@@ -12,7 +12,7 @@ from hookline_receiver import Receiver, RedisLedger
 from hookline_sender import Deployment, HooklineError, Plan, Publisher, SigningKey, SyncPublisher, destinations
 from hookline_sender.cli.loading import Target, find, load
 from hookline_sender.sealing import Sealer
-from tests.support import free_port, python, run, server
+from tests.support import HANG, free_port, python, run, server
 from tests.support_cli import SHOP, finished, hookline, said
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def test_an_extra_is_not_installed(module: str, name: str, package: str, extra: 
     hidden = f"import sys; sys.modules.update({{{package!r}: None, 'redis': None}})\n"
     code = f"{hidden}try:\n    from {module} import {name}\nexcept ImportError as error:\n    print(error)"
     with python("-c", code) as process:
-        text, _ = process.communicate(timeout=30)
+        text, _ = process.communicate(timeout=HANG)
     assert text.startswith(f"{name} needs")
     assert f"pip install 'hookline[{extra}]'" in text
 

@@ -16,7 +16,7 @@ import pytest
 from hookline_sender.egress import AddressPolicy, TransportFailed
 from hookline_sender.egress.guard import Guard
 from hookline_sender.egress.names import CACHED, Names
-from tests.support import closed_port, run
+from tests.support import HANG, closed_port, run
 from tests.support_receiver import asking, until
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ async def main():
 
 asyncio.run(main())
 """
-    ended = subprocess.run([sys.executable, "-W", "error", "-c", script], check=False, timeout=20)
+    ended = subprocess.run([sys.executable, "-W", "error", "-c", script], check=False, timeout=HANG)
     assert ended.returncode == 0
 
 

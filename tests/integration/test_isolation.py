@@ -39,7 +39,7 @@ def test_twenty_hanging_destinations_hold_no_healthy_ones_delivery_up(  # cases:
             assert len(hanging.requests) == HANGING
             hanging.gate.set()
 
-    run(go(), timeout=60)
+    run(go())
 
 
 def test_a_destination_that_answers_gone_gets_no_second_request_until_it_is_resumed(  # cases: A27

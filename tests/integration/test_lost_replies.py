@@ -28,7 +28,7 @@ from hookline_sender.engine.registry import Draft, Lookup, Resealing
 from hookline_sender.engine.standing import Standing, standing
 from hookline_sender.engine.store import RedisStore
 from hookline_sender.errors import RedisUnavailable
-from tests.support import run
+from tests.support import HANG, run
 from tests.support_engine import OK, Engine, Lane, settlements
 from tests.support_invariants import faults
 from tests.support_proxy import Proxy
@@ -281,7 +281,7 @@ def test_a_server_that_stands_still_is_an_error_in_bounded_time(  # cases: A15
         async with Proxy(any_server.url) as proxy, behind(proxy, engine) as store:
             proxy.refuses = True
             proxy.swallow()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(HANG):
                 with pytest.raises(RedisUnavailable, match="cannot be reached"):
                     await store.run(publish(engine))
             await until(asking(lambda: proxy.open), lambda count: count == 0)

@@ -23,7 +23,7 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.websockets import WebSocket  # noqa: TC002 - same
 
 from hookline_receiver import Delivery, LedgerUnavailable, MemoryLedger, RedisLedger, WebhookMiddleware
-from tests.support import eventually, run, serve
+from tests.support import HANG, eventually, http_get, http_post, run, serve
 from tests.support_receiver import Order, receiver, signed
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ def app_of(
 
 def post(url: str, path: str = PATH, delivery_id: str = "dlv_1", **options: Any) -> httpx.Response:
     headers, body = signed(delivery_id=delivery_id, event_id="evt_1", **options)
-    return httpx.post(url + path, headers=headers, content=body, trust_env=False)
+    return http_post(url + path, headers=headers, content=body)
 
 
 def raw(url: str, path: str) -> int:
     """The status of an unsigned POST to a path that is sent as it is written."""
-    with socket.create_connection((urlsplit(url).hostname or "", urlsplit(url).port or 0), timeout=10) as client:
+    with socket.create_connection((urlsplit(url).hostname or "", urlsplit(url).port or 0), timeout=HANG) as client:
         client.sendall(b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}" % path.encode())
         return int(client.recv(64).split()[1])
 
@@ -66,7 +66,7 @@ async def ok(request: Request) -> Response:
 def test_an_endpoint_that_exists_is_verified_and_repeats_are_answered_from_the_ledger(framework: Any) -> None:
     with serve(app_of(ok, framework=framework)) as url:
         first, again = post(url), post(url)
-        forged = httpx.post(url + PATH, content=b"{}", trust_env=False)
+        forged = http_post(url + PATH, content=b"{}")
     assert (first.status_code, first.text) == (200, "fine dlv_1")
     assert (again.status_code, again.headers["x-axiom-replayed"], again.text) == (200, "true", "")
     assert (forged.status_code, forged.text) == (401, "unauthorized\n")
@@ -94,7 +94,7 @@ def test_a_middleware_that_reads_the_body_may_stand_above_and_below(*, above: bo
     headers, body = signed()
     parts = (body[len(body) * n // chunks : len(body) * (n + 1) // chunks] for n in range(chunks))
     with serve(app) as url:
-        answer = httpx.post(url + PATH, headers=headers, content=parts, trust_env=False)
+        answer = http_post(url + PATH, headers=headers, content=parts)
     assert (answer.status_code, answer.content, read) == (201, body, [body])
 
 
@@ -116,7 +116,7 @@ def test_a_response_streams_through_once_it_is_recorded() -> None:  # cases: C02
 
     async def parts() -> AsyncIterator[bytes]:
         yield b"first"
-        await asyncio.to_thread(go_on.wait, 10)
+        await asyncio.to_thread(go_on.wait, HANG)
         yield b"last"
 
     async def streaming(request: Request) -> Response:
@@ -160,7 +160,7 @@ def test_background_work_runs_after_the_answer_even_when_the_client_is_gone() ->
     with serve(app_of(accepted)) as url:
         assert post(url).status_code == 202
         answered.set()
-        assert done.wait(10)
+        assert done.wait(HANG)
 
 
 def test_a_client_that_leaves_does_not_stop_the_endpoint() -> None:
@@ -182,7 +182,7 @@ def test_a_client_that_leaves_does_not_stop_the_endpoint() -> None:
                 b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%b\r\n%b"
                 % (PATH.encode(), len(body), head, body)
             )
-            assert begun.wait(10)
+            assert begun.wait(HANG)
         free.set()
         again = post(url)
     assert (again.status_code, again.headers["x-axiom-replayed"], len(calls)) == (204, "true", 1)
@@ -194,7 +194,7 @@ def test_an_endpoint_in_a_thread_past_its_deadline_is_not_run_beside_a_retry() -
     def slow(request: Request) -> Response:
         running[0] += 1
         most[0] = max(most[0], running[0])
-        free.wait(10)
+        free.wait(HANG)
         running[0] -= 1
         return Response(status_code=204)
 
@@ -315,7 +315,7 @@ def test_other_paths_pass_untouched_and_another_method_does_not() -> None:  # ca
     app = app_of(ok)
     app.router.routes.append(Route("/hooks/shops", page))
     with serve(app) as url:
-        answers = [httpx.get(url + path, trust_env=False) for path in ("/hooks/shops", PATH)]
+        answers = [http_get(url + path) for path in ("/hooks/shops", PATH)]
     assert [answer.status_code for answer in answers] == [200, 405]
     assert answers[1].headers["allow"] == "POST"
 

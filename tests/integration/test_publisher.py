@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict
@@ -28,7 +27,7 @@ from hookline_sender import (
     UnboundEvent,
     Worker,
 )
-from tests.support import run, serve, server
+from tests.support import http_post, run, serve, server
 from tests.support_sender import Endpoint, Order, deployment_on, environ_of, impatient, shop
 
 
@@ -266,7 +265,7 @@ def test_a_publisher_opens_and_closes_with_an_application(redis_url: str, namesp
         return done.receipts[0].destination
 
     with serve(app) as base_url:
-        assert httpx.post(f"{base_url}/orders/1").json() == "billing"
+        assert http_post(f"{base_url}/orders/1").json() == "billing"
     with pytest.raises(HooklineError, match="not open"):
         run(publisher.publish(order_paid, Order(order_id="1"), id="1"))
 

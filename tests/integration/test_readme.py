@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support import eventually, free_port
+from tests.support import HANG, eventually, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -68,18 +68,18 @@ def terminal(script: str, folder: Path) -> Generator[tuple[subprocess.Popen[byte
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
-        process.wait(30)
+        process.wait(HANG)
 
 
 def shows(output: Path, words: str, *running: subprocess.Popen[bytes]) -> None:
     """Wait until a terminal shows the words; fail with all that it shows when a process ends before."""
-    eventually(lambda: words in output.read_text() or any(each.poll() is not None for each in running), limit=60)
+    eventually(lambda: words in output.read_text() or any(each.poll() is not None for each in running))
     assert words in output.read_text(), output.read_text()
 
 
 def test_the_first_delivery_looks_as_the_readme_shows_it(folder: Path) -> None:
     with terminal(shell("-- python shop.py"), folder) as (dev, output):
-        status = dev.wait(60)
+        status = dev.wait(HANG)
     (sample,) = blocks("text")
     first, *payload = sample.splitlines()
     assert status == 0, output.read_text()
@@ -95,7 +95,7 @@ def test_the_three_terminals_of_the_readme_deliver_once(folder: Path) -> None:
         with terminal(second, folder) as (receiver, output):
             shows(output, "Uvicorn running", receiver, dev)
             with terminal(third, folder) as (sender, _):
-                assert sender.wait(60) == 0
+                assert sender.wait(HANG) == 0
             shows(output, "paid: 42", receiver, dev)
     assert output.read_text().count("paid: 42") == 1, output.read_text()
 

@@ -6,13 +6,12 @@ import socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from tests.support import serve
+from tests.support import HANG, http_post, serve
 from tests.support_receiver import VECTORS, Order, Vector, receiver, receiver_of, signed
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def wire(path: str, head: list[tuple[bytes, bytes]], *body: bytes, method: str =
 
 def exchange(url: str, sent: bytes) -> tuple[int, dict[bytes, bytes]]:
     """Status and headers of the answer to raw bytes."""
-    with socket.create_connection((urlsplit(url).hostname or "", urlsplit(url).port or 0), timeout=10) as client:
+    with socket.create_connection((urlsplit(url).hostname or "", urlsplit(url).port or 0), timeout=HANG) as client:
         client.sendall(sent)
         with client.makefile("rb") as answer:
             status = int(answer.readline().split()[1])
@@ -98,9 +97,9 @@ def test_a_client_that_leaves_mid_body_leaves_no_trace(http: str) -> None:  # ca
     headers, body = signed()
     with serve(made, http=http) as url:
         address = (urlsplit(url).hostname or "", urlsplit(url).port or 0)
-        with socket.create_connection(address, timeout=10) as client:
+        with socket.create_connection(address, timeout=HANG) as client:
             client.sendall(wire("/", [*headers, (b"Content-Length", b"%d" % len(body))], body[:10]))
-        assert httpx.post(url, headers=headers, content=body).status_code == 204
+        assert http_post(url, headers=headers, content=body).status_code == 204
     assert handled == ["o_1"]
     assert dict(made.counters) == {"handled": 1}
 
@@ -113,7 +112,7 @@ def test_the_documented_set_up_handles_and_never_redirects(framework: Any) -> No
     app.routes.append(Route("/hooks/shop", made))
     headers, body = signed()
     with serve(app) as url:
-        answers = [httpx.post(f"{url}/hooks/shop", headers=headers, content=body) for _ in range(2)]
+        answers = [http_post(f"{url}/hooks/shop", headers=headers, content=body) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [204, 204]
     assert [answer.headers.get("x-axiom-replayed") for answer in answers] == [None, "true"]
     assert handled == ["o_1"]

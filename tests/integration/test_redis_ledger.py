@@ -14,9 +14,8 @@ import redis
 from redis.asyncio import Redis
 
 from hookline_receiver import InvalidReceiver, LedgerUnavailable, RedisLedger, WeakDurability
-from hookline_receiver.ledger.link import PATIENCE
 from hookline_receiver.ledger.protocol import Claimed, Done, Entry, Full
-from tests.support import run, server
+from tests.support import HANG, run, server
 from tests.support_receiver import Order, call, receiver, signed, until
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def test_a_server_that_hangs_is_given_up_in_time_and_used_again(namespace: str) 
                 delivery = await handled(ledger)
                 os.kill(running.pid, signal.SIGSTOP)
                 try:
-                    async with asyncio.timeout(2 * PATIENCE):
+                    async with asyncio.timeout(HANG):
                         with pytest.raises(LedgerUnavailable):
                             await ledger.find(delivery)
                 finally:

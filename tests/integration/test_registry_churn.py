@@ -214,4 +214,4 @@ def test_the_rules_hold_however_customers_sellers_and_workers_interleave(
                 await story.check_ends()
         assert receivers.refused == []
 
-    run(go(), timeout=60)
+    run(go())

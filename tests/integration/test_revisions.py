@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from hookline_receiver import DomainEvent, Reject, SqlRevisions, revision_table
 from hookline_receiver.revisions import Duplicate, Gap, Next, Stale
+from tests.support import HANG
 from tests.support_receiver import Order
 from tests.support_sql import SQLITE, shop_of
 
@@ -135,7 +136,7 @@ def test_events_of_one_aggregate_wait_for_each_others_transactions(
         waiting.join(0.2)
         assert told == []
         session.commit()
-        waiting.join(10)
+        waiting.join(HANG)
     assert told == [then]
 
 

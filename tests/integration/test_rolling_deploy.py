@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hookline_sender import Deployment, Operator, PlanMismatch, Publisher
-from tests.support import run
-from tests.support_cli import LIMIT, finished, hookline, said
+from tests.support import HANG, run
+from tests.support_cli import finished, hookline, said
 from tests.support_engine import untyped_client
 from tests.support_receiver import asking, until
 from tests.support_sender import Endpoint, environ_of
@@ -37,7 +37,6 @@ warnings.simplefilter("ignore")
 plan = Plan("shop")
 order_paid = plan.event("order.paid", Order)
 """
-MINUTE = 60  # each test starts several processes, one after the other
 IMPATIENT = "policy=DeliveryPolicy(attempts={}, backoff=0.01, max_backoff=0.02, timeout=5.0)"
 BILLING = 'plan.webhook("billing", order_paid, ' + IMPATIENT + ")\n"
 AUDIT = 'plan.webhook("audit", order_paid, ' + IMPATIENT.format(3) + ")\n"
@@ -72,10 +71,10 @@ class Release:
         redis = untyped_client(self.environ["HOOKLINE_REDIS_URL"])
         meta = f"hookline:{{{self.environ['HOOKLINE_NAMESPACE']}:0}}:meta"
         with hookline("worker", "shop:plan", environ=self.environ, cwd=self.folder) as process:
-            await until(asking(lambda: redis.hget(meta, f"fp:{self.plan.fingerprint}")), bool, LIMIT)
+            await until(asking(lambda: redis.hget(meta, f"fp:{self.plan.fingerprint}")), bool)
             yield process
             process.send_signal(signal.SIGTERM)
-            await asyncio.to_thread(process.wait, LIMIT)
+            await asyncio.to_thread(process.wait, HANG)
         redis.close()
 
     async def cannot_start(self, **environ: str) -> str:
@@ -130,7 +129,7 @@ def test_old_and_new_publishers_and_workers_go_on_side_by_side(redis_url: str, n
             assert len(await on.billing.received(5)) == 5
             assert len(on.audit.requests) == 2
 
-    run(go(), timeout=MINUTE)
+    run(go())
 
 
 def test_what_was_queued_keeps_the_policy_of_its_release(redis_url: str, namespace: str, tmp_path: Path) -> None:
@@ -144,7 +143,7 @@ def test_what_was_queued_keeps_the_policy_of_its_release(redis_url: str, namespa
                 records = [await new.ended(each) for each in (before, after)]
             assert [record.attempts for record in records] == [2, 4]
 
-    run(go(), timeout=MINUTE)
+    run(go())
 
 
 def test_a_release_without_a_webhook_waits_for_its_tasks_and_then_for_the_grant(
@@ -166,7 +165,7 @@ def test_a_release_without_a_webhook_waits_for_its_tasks_and_then_for_the_grant(
                         await old.sell(selling, "b")
                     assert 'add "bind:"' in await old.cannot_start()
 
-    run(go(), timeout=MINUTE)
+    run(go())
 
 
 def test_a_worker_of_a_replaced_plan_says_so_and_claims_nothing(redis_url: str, namespace: str, tmp_path: Path) -> None:
@@ -178,4 +177,4 @@ def test_a_worker_of_a_replaced_plan_says_so_and_claims_nothing(redis_url: str, 
                 await asyncio.to_thread(said, replaced, "another plan replaced it")
                 assert replaced.poll() is None
 
-    run(go(), timeout=MINUTE)
+    run(go())

@@ -9,7 +9,7 @@ from hookline_sender import DeliveryPolicy, Worker
 from hookline_sender.engine.records import State
 from hookline_sender.pacing import PACING
 from hookline_sender.testing import without_backoff
-from tests.support import python, run
+from tests.support import HANG, python, run
 from tests.support_sender import Endpoint, deployment_on, environ_of, publish, reached, shop
 
 if TYPE_CHECKING:
@@ -70,12 +70,12 @@ def test_overlapping_blocks_of_threads_end_with_the_last() -> None:
     def other() -> None:
         with without_backoff():
             entered.set()
-            leave.wait(10)
+            leave.wait(HANG)
 
     thread = threading.Thread(target=other)
     with without_backoff():
         thread.start()
-        assert entered.wait(10)
+        assert entered.wait(HANG)
     assert PACING.retry_delay(PATIENT, 1, 0.5) == 0
     leave.set()
     thread.join()
@@ -134,7 +134,7 @@ def users_pytest(folder: Path, tests: str) -> str:
     (folder / "test_users.py").write_text(tests, encoding="utf-8")
     (folder / "pytest.ini").write_text(SETTINGS, encoding="utf-8")
     with python("-m", "pytest", "-c", str(folder / "pytest.ini"), str(folder)) as process:
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=HANG)
     return said
 
 

@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 
 from hookline_sender import Publisher, RedisUnavailable, WeakDurability, Worker
 from hookline_sender.engine.records import State
-from tests.support import closed_port, run, server
+from tests.support import HANG, closed_port, run, server
 from tests.support_engine import untyped_client
 from tests.support_failover import failed_over, replica_of, start_master
 from tests.support_proxy import Proxy
@@ -46,7 +46,7 @@ async def order(publisher: Publisher, number: int) -> str:
 
 async def order_at_last(publisher: Publisher, number: int) -> str:
     """Publish, and repeat with the same id while the server refuses."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG):
         while True:
             with contextlib.suppress(RedisUnavailable, WeakDurability):
                 return await order(publisher, number)
@@ -144,7 +144,7 @@ def test_after_a_failover_workers_and_publishers_leave_the_old_master_by_themsel
             assert await attempts_of(deployment_on(replica.url, namespace), ids) == [(State.COMPLETED, 1)] * 6
 
     with start_master() as master, replica_of(master) as replica:
-        run(go(master, replica), timeout=60)
+        run(go(master, replica))
 
 
 def test_an_idle_worker_finds_the_new_master_too(namespace: str) -> None:
@@ -158,7 +158,7 @@ def test_an_idle_worker_finds_the_new_master_too(namespace: str) -> None:
                 assert len(await billing.received(1)) == 1
 
     with start_master() as master, replica_of(master) as replica:
-        run(go(master, replica), timeout=60)
+        run(go(master, replica))
 
 
 def test_a_server_that_becomes_weak_is_noticed_although_no_connection_is_lost(namespace: str) -> None:

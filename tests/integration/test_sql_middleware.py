@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 from fastapi import FastAPI, Request
 from sqlalchemy import insert
 
 from hookline_receiver import Delivery, DeliveryConflict, InvalidReceiver, Receiver, Reject, WebhookMiddleware
-from tests.support import serve
+from tests.support import http_post, serve
 from tests.support_middleware import Endpoint, behind
 from tests.support_receiver import Reply, call, receiver
 from tests.support_sql import EFFECTS, REQUEST, replayed, shop_of
@@ -124,7 +123,5 @@ def test_a_plain_fastapi_endpoint_writes_with_a_sync_session(request: pytest.Fix
         app.add_middleware(WebhookMiddleware, receiver=receiver(ledger=shop.ledger()), path="/hooks")
         headers, body = REQUEST
         with serve(app) as url:
-            statuses = [
-                httpx.post(f"{url}/hooks", headers=headers, content=body, trust_env=False).status_code for _ in "12"
-            ]
+            statuses = [http_post(f"{url}/hooks", headers=headers, content=body).status_code for _ in "12"]
         assert (statuses, shop.effects(), shop.rows()) == ([201, 201], ["effect"], [201])

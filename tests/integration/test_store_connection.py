@@ -19,7 +19,7 @@ from hookline_sender.engine.sync_store import SyncStore
 from hookline_sender.engine.wake import WakeUps
 from hookline_sender.errors import IdentityConflict, RedisUnavailable, UnknownDelivery
 from hookline_shared.errors import HooklineError
-from tests.support import eventually, python, run, server
+from tests.support import HANG, eventually, python, run, server
 from tests.support_engine import OK, Engine, Lane, settlements, untyped_client
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def test_what_is_no_reply_of_redis_is_an_outage(reply: bytes) -> None:
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as nonsense:
             url = f"redis://127.0.0.1:{nonsense.sockets[0].getsockname()[1]}"
             with python("-c", WITHOUT_HIREDIS, url) as told:
-                said, _ = await asyncio.to_thread(told.communicate, timeout=25)
+                said, _ = await asyncio.to_thread(told.communicate, timeout=HANG)
             assert said == "unavailable\nunavailable\n"
 
     run(go())
@@ -208,7 +208,7 @@ def test_a_cancelled_call_never_leaves_its_reply_to_another_and_no_connection(  
             assert cancelled > 100
             assert len(builder.redis.client_list()) <= before
 
-    run(go(), timeout=60)
+    run(go())
 
 
 async def _moment(rand: random.Random) -> None:
@@ -239,7 +239,7 @@ def test_a_cancelled_publish_is_whole_or_absent(builder: Engine, any_server: Emb
                 again = await store.run(commands.publish(store.layout, builder.request(str(number), *lanes)))
                 assert len(again.lanes) == 5
 
-    run(go(), timeout=60)
+    run(go())
     assert builder.counters() == {"open": 500, "o:billing": 500}
 
 

@@ -17,7 +17,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from hookline_sender import HooklineError, Publication, SyncPublisher
 from hookline_sender.engine.sync_link import SyncLink
-from tests.support import eventually, server
+from tests.support import HANG, eventually, server
 from tests.support_sender import Order, deployment_on, shop
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def test_each_thread_has_a_connection_of_its_own_until_it_ends(redis_url: str, n
             barrier = threading.Barrier(8)
 
             def publish(number: int) -> Publication:
-                barrier.wait(10)
+                barrier.wait(HANG)
                 mine = [order(publisher, f"{number}-{each}") for each in range(20)]
-                barrier.wait(10)
+                barrier.wait(HANG)
                 return mine[0]
 
             with ThreadPoolExecutor(8) as threads:
@@ -62,7 +62,7 @@ def test_closing_closes_the_connections_of_all_threads(namespace: str) -> None:
         barrier = threading.Barrier(4)
         with SyncPublisher(PLAN, deployment_on(own.url, namespace)) as publisher:
             kept = publisher._open  # what is forgotten is closed in any case
-            list(threads.map(lambda number: (barrier.wait(10), order(publisher, number)), range(4)))
+            list(threads.map(lambda number: (barrier.wait(HANG), order(publisher, number)), range(4)))
             assert connections(redis) == before + 5
         eventually(lambda: connections(redis) == before)
         assert kept is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import python
+from tests.support import HANG, python
 
 GUIDE = Path(__file__).parents[2] / "docs" / "testing.md"
 SETTINGS = """
@@ -26,5 +26,5 @@ def test_the_tests_shown_pass(tmp_path: Path, half: str, passed: int) -> None:
     (tmp_path / "pytest.ini").write_text(SETTINGS, encoding="utf-8")
     environ = {"HOOKLINE_GRANTS": "publish:*", "REDIS_URL": "", "HOOKLINE_REDIS_URL": ""}
     with python("-m", "pytest", "-c", str(tmp_path / "pytest.ini"), str(tmp_path), environ=environ) as process:
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=HANG)
     assert f"{passed} passed" in said, said

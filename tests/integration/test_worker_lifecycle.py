@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from hookline_sender import InvalidPlan, PlanMismatch, RedisUnavailable, WeakDurability, Worker
 from hookline_sender.engine.records import State
-from tests.support import run, server
+from tests.support import HANG, run, server
 from tests.support_receiver import asking, until
 from tests.support_sender import (
     Endpoint,
@@ -85,7 +85,7 @@ def test_what_ends_a_worker_that_waited_for_redis_is_raised_when_its_block_ends(
         async with Worker(other, deployment, environ={}).background():
             redis.restart()
             (running,) = (task for task in asyncio.all_tasks() if task.get_name() == "hookline-worker")
-            await asyncio.wait({running}, timeout=10)
+            await asyncio.wait({running}, timeout=HANG)
 
     with server() as redis, pytest.raises(PlanMismatch, match="billing"):
         run(go(redis))

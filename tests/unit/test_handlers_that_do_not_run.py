@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hookline_receiver import InvalidReceiver, MemoryLedger, Receiver
-from tests.support import run
+from tests.support import HANG, run
 from tests.support_receiver import KEY, Ledger, asking, deliver, handled_by, nothing, twice, until
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def exhausted(thread: object) -> None:
 def test_a_handler_without_a_thread_does_not_run_later_beside_its_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     def paid(event: object) -> None:
         ran.append(event)
-        free.wait(10)
+        free.wait(HANG)
 
     async def again() -> int:
         return (await deliver(app, delivery_id="dlv_2", event_id="evt_2")).status

@@ -15,7 +15,7 @@ from hookline_receiver.keyring import Keyring
 from hookline_receiver.middleware import spells
 from hookline_shared import AXIOM
 from hookline_shared.errors import InvalidSigningKey
-from tests.support import run
+from tests.support import HANG, run
 from tests.support_receiver import KEY, NOW_MS, Ledger, deliver, handled_by, nothing, receiver, signed
 
 NAN = float("nan")
@@ -125,7 +125,7 @@ def test_a_key_source_that_ignores_its_deadline_keeps_nobody_waiting() -> None:
         assert await ring.current() == (KEY,)
         moment[0] = 61
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(HANG):
                 assert await ring.current() == (KEY,) == await ring.current()
         finally:
             free.set()

@@ -11,7 +11,7 @@ import pytest
 
 from hookline_sender.egress import TransportFailed
 from hookline_sender.egress.names import CACHED, CACHED_FAILURE, SLOW, SLOW_THREADS, THREADS, Names
-from tests.support import run
+from tests.support import HANG, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,5 +185,5 @@ def test_no_thread_waits_for_the_next_name() -> None:
     run(go())
     for thread in threading.enumerate():
         if thread.name == "hookline-dns":
-            thread.join(5)
+            thread.join(HANG)
     assert threading.active_count() == before

@@ -16,7 +16,7 @@ from hookline_receiver.answers import FAILED, OVERDUE, REJECTED, retry_later
 from hookline_receiver.attempting import Retries, ending
 from hookline_receiver.outcome import STOP_GRACE
 from hookline_receiver.queues.protocol import Again, Dead, Depth
-from tests.support import run
+from tests.support import HANG, run
 from tests.support_queues import Clock, accepting, processor_of
 from tests.support_receiver import asking, deliver, nothing, receiver, signed, until
 
@@ -152,7 +152,7 @@ def test_a_thread_past_its_deadline_keeps_its_delivery_until_it_ends_and_is_then
 
     def paid(event: object) -> None:
         begun.append(1)
-        proceed.wait(10)
+        proceed.wait(HANG)
 
     begun, proceed = list[int](), threading.Event()
     app = accepting(paid)

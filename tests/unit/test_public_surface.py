@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.support import python
+from tests.support import HANG, python
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ["hookline_receiver", "hookline_sender", "hookline_shared"]
@@ -65,7 +65,7 @@ def order(name: str) -> tuple[bool, bool, str]:
 def without_extras(code: str, *extras: str) -> str:
     missing = WITHOUT_EXTRAS.replace(repr(EXTRAS), repr(extras or EXTRAS))
     with python("-c", missing + code) as process:
-        said, _ = process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=HANG)
     return said
 
 
@@ -198,3 +198,10 @@ def test_the_base_needs_nothing_but_what_is_declared() -> None:
         "$coverage",
     }
     assert third_party <= allowed
+
+
+def test_a_command_waits_for_no_http_client_that_it_does_not_use() -> None:
+    code = "import sys, hookline_sender.cli.app; print(*{'httpx', 'rich', 'httptools'} & set(sys.modules))"
+    with python("-c", code) as process:
+        said, _ = process.communicate(timeout=HANG)
+    assert (process.returncode, said) == (0, "\n")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hookline_receiver import Delivery, Receiver, Reject
-from tests.support import run
+from tests.support import HANG, run
 from tests.support_receiver import (
     KEY,
     NOW_MS,
@@ -63,7 +63,7 @@ def test_the_unrecorded_effect_of_a_thread_past_its_deadline_is_counted() -> Non
         return reply
 
     proceed = threading.Event()
-    app = handled_by(lambda event: proceed.wait(10), ledger=Ledger("complete"), lease=0.05, handler_deadline=0.01)
+    app = handled_by(lambda event: proceed.wait(HANG), ledger=Ledger("complete"), lease=0.05, handler_deadline=0.01)
     assert run(go()).status == 503
 
 
@@ -178,7 +178,7 @@ def test_the_end_leaves_the_claim_of_a_thread_that_still_runs() -> None:
         return [row.state for row in ledger._rows.values()]
 
     proceed, ledger = threading.Event(), Ledger()
-    app = handled_by(lambda event: proceed.wait(10), ledger=ledger, handler_deadline=0.01)
+    app = handled_by(lambda event: proceed.wait(HANG), ledger=ledger, handler_deadline=0.01)
     try:
         assert run(go()) == ["claimed"]
     finally:

@@ -13,7 +13,7 @@ from pydantic import field_validator
 from starlette.responses import RedirectResponse, Response
 
 from hookline_receiver import Reject, RetryLater
-from tests.support import run
+from tests.support import HANG, run
 from tests.support_receiver import (
     Ledger,
     Order,
@@ -101,7 +101,7 @@ def test_a_thread_past_its_deadline_keeps_the_claim_and_its_outcome_is_recorded(
 
     def paid(event: object) -> None:
         ran.append(event)
-        proceed.wait(10)
+        proceed.wait(HANG)
 
     async def go() -> tuple[Reply, Reply, Reply]:
         request = signed()

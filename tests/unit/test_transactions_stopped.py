@@ -18,7 +18,7 @@ from hookline_receiver.ledger.driven import Driven, Share
 from hookline_receiver.ledger.lanes import AT_ONCE, Lanes
 from hookline_receiver.ledger.protocol import Entry
 from hookline_receiver.transacting import Transacting
-from tests.support import eventually, run
+from tests.support import HANG, eventually, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +108,7 @@ def test_stopped_at_any_turn_of_the_loop_no_connection_is_kept(turns: int, *, th
         await asyncio.wait_for(flow.tasks.ended(), 10)
         assert not ledger.connection.open
         (await asyncio.wait_for(ledger.share.take(), 10))()
-        await asyncio.wait({answer}, timeout=10)
+        await asyncio.wait({answer}, timeout=HANG)
 
     ledger = Connections(threaded=threaded)
     run(go())
@@ -123,11 +123,11 @@ def test_a_thread_that_outlives_its_receiver_rolls_back_when_its_handler_ends() 
         assert ledger.connection.open
         go_on.set()
         await asyncio.wait_for(flow.tasks.ended(), 10)
-        await asyncio.wait({answer}, timeout=10)
+        await asyncio.wait({answer}, timeout=HANG)
 
     def held() -> None:
         there.set()
-        go_on.wait(10)
+        go_on.wait(HANG)
 
     ledger, there, go_on = Connections(threaded=True), threading.Event(), threading.Event()
     run(go())
@@ -137,11 +137,11 @@ def test_a_thread_that_outlives_its_receiver_rolls_back_when_its_handler_ends() 
 def test_what_was_queued_in_a_thread_is_done_though_nobody_waits_any_more() -> None:
     async def go() -> None:
         lane = Lanes().take()
-        first = asyncio.ensure_future(lane.run(lambda: go_on.wait(10)))
+        first = asyncio.ensure_future(lane.run(lambda: go_on.wait(HANG)))
         second = asyncio.ensure_future(lane.run(done.set))
         await asyncio.sleep(0)
         second.cancel()
-        await asyncio.wait({second}, timeout=10)
+        await asyncio.wait({second}, timeout=HANG)
         go_on.set()
         await first
         await lane.run(lambda: None)
@@ -154,7 +154,7 @@ def test_what_was_queued_in_a_thread_is_done_though_nobody_waits_any_more() -> N
 def test_a_thread_whose_step_hangs_is_given_to_nobody_else() -> None:
     async def go() -> None:
         first = lanes.take()
-        hanging = asyncio.ensure_future(first.run(lambda: go_on.wait(10)))
+        hanging = asyncio.ensure_future(first.run(lambda: go_on.wait(HANG)))
         await asyncio.sleep(0)
         first.leave()
         assert await lanes.take().run(go_on.is_set) is False
@@ -185,7 +185,7 @@ def test_threads_are_let_go_of_with_the_last_receiver_and_not_before() -> None:
 
 def test_short_steps_have_a_bounded_number_of_threads() -> None:
     async def go() -> None:
-        steps = [asyncio.ensure_future(lanes.run(lambda: go_on.wait(10))) for _ in range(AT_ONCE * 3)]
+        steps = [asyncio.ensure_future(lanes.run(lambda: go_on.wait(HANG))) for _ in range(AT_ONCE * 3)]
         await asyncio.sleep(0)
         go_on.set()
         assert await asyncio.gather(*steps) == [True] * len(steps)

@@ -16,7 +16,7 @@ from hookline_sender.engine.records import Delivered, Outcome, Released, TurnAns
 from hookline_sender.policies import Policies
 from hookline_sender.turning import Asker
 from hookline_sender.turnloop import TurnLoop
-from tests.support import run
+from tests.support import HANG, run
 from tests.support_sender import REDIS_MS, TASK, shop
 
 if TYPE_CHECKING:
@@ -149,13 +149,13 @@ def test_a_turn_whose_answer_was_lost_is_sent_again_before_anything_new(failure:
 
 def test_what_has_ended_is_passed_at_once_however_much_it_is() -> None:
     async def go() -> None:
-        store, work = Store(*[Passed()] * 200, 1), Work()
+        store, work = Store(*[Passed()] * 2000, 1), Work()
         serving = asyncio.create_task((loop := loop_over(store, work)).serve())
         await store.until(lambda: any(turn.settled for turn in store.turns))
         await stopped(loop, serving)
-        assert len(store.turns) > 200
+        assert len(store.turns) > 2000
 
-    run(go(), timeout=20)
+    run(go())
 
 
 def test_outcomes_wait_for_redis_and_are_settled_when_it_is_back() -> None:
@@ -263,13 +263,17 @@ def test_a_lost_turn_is_asked_for_its_claims_by_a_stopping_worker_and_they_are_g
     run(go())
 
 
-def test_a_plan_that_is_no_longer_accepted_does_not_keep_a_worker_from_stopping() -> None:
+def test_a_plan_that_is_no_longer_accepted_does_not_keep_a_worker_from_stopping(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hookline_sender.turnloop.SETTLE_LIMIT", 2 * HANG)
+
     async def go() -> None:
         store, work = Store(2, *[PlanMismatch("another plan")] * 50), Work()
         loop = loop_over(store, work)
         serving = asyncio.create_task(loop.serve())
         await store.until(lambda: len(store.turns) == 3)
-        async with asyncio.timeout(4):  # it would be patient for 6 seconds
+        async with asyncio.timeout(HANG):
             await stopped(loop, serving)
         assert [turn.settled for turn in store.turns if turn.settled] == [("task-0", "task-1")]
 
@@ -355,7 +359,7 @@ def test_a_server_that_falls_silent_does_not_keep_a_worker_from_stopping(
         loop = loop_over(store, work)
         serving = asyncio.create_task(loop.serve())
         await store.asked_in_vain.wait()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG):
             await stopped(loop, serving)
         assert serving.exception() is None
 

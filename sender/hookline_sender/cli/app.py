@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from hookline_sender.cli import standing
-from hookline_sender.cli.demo import Scale, run_demo
-from hookline_sender.cli.demo_report import show
-from hookline_sender.cli.dev import WithCommand, run_dev
+from hookline_sender.cli.dev_command import WithCommand
 from hookline_sender.cli.failures import told
 from hookline_sender.cli.loading import Target, UnusablePlan, find, load, load_plan
 from hookline_sender.cli.operations import DeploymentFile, PlanArgument, add_to, told_in
 from hookline_sender.cli.registry import add_registry_to
 from hookline_sender.cli.serving import log_to_stderr, serve
 from hookline_sender.egress.named import TransportName  # noqa: TC001 - typer reads it
+from hookline_sender.limits import MAX_SLOTS
 from hookline_sender.plan import Plan
-from hookline_sender.worker import MAX_CONCURRENCY, Worker
 from hookline_shared.keys import SigningKey
 
 if TYPE_CHECKING:
     from hookline_sender.deployment import Deployment
+    from hookline_sender.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +66,7 @@ def worker(
     plan: PlanArgument = "",
     concurrency: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=MAX_CONCURRENCY, show_default=str(DEFAULT_CONCURRENCY), help="Attempts in progress at once."
-        ),
+        typer.Option(min=1, max=MAX_SLOTS, show_default=str(DEFAULT_CONCURRENCY), help="Attempts in progress at once."),
     ] = None,
     transport: Annotated[
         TransportName | None,
@@ -113,6 +110,8 @@ def dev(context: typer.Context, plan: PlanArgument = "") -> None:
 
     A webhook whose HOOKLINE_WEBHOOK_<NAME>_URL is set already is delivered there instead.
     """
+    from hookline_sender.cli.dev import run_dev  # noqa: PLC0415 - as _worker_of
+
     command: tuple[str, ...] = context.obj or ()
     with told():
         target = find(plan, Path.cwd())
@@ -157,6 +156,9 @@ def demo(
     It publishes, delivers, retries and loses a worker, with a Redis or Valkey server, a receiver and workers of its
     own, which it ends again. Exits with 1 when anything that it claims does not hold.
     """
+    from hookline_sender.cli.demo import Scale, run_demo  # noqa: PLC0415 - as _worker_of
+    from hookline_sender.cli.demo_report import show  # noqa: PLC0415
+
     with told():
         try:
             evidence = asyncio.run(run_demo(Scale.of(events)))
@@ -181,6 +183,8 @@ def _refuse_options_of_a_worker(target: Target, **options: object) -> None:
 def _worker_of(plan: Plan, deployment: Deployment | None, *, concurrency: int, transport: TransportName) -> Worker:
     if not plan.webhooks:
         raise UnusablePlan(f'plan "{plan.name}" has no webhook, so there is nothing to deliver: add plan.webhook(…)')
+    from hookline_sender.worker import Worker  # noqa: PLC0415 - HTTP clients, which no other command has to wait for
+
     names = ", ".join(plan.webhooks)
     log.info('plan "%s": delivering to %s, %d at once over %s', plan.name, names, concurrency, transport)
     return Worker(plan, deployment, concurrency=concurrency, transport=transport)

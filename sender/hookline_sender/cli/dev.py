@@ -12,12 +12,9 @@ import asyncio
 import contextlib
 import importlib.util
 import os
-import shlex
 import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-
-from typer.core import TyperCommand
 
 from hookline_sender.cli.dev_command import NOT_FOUND, Command, CommandNotFound
 from hookline_sender.cli.dev_environment import Setup
@@ -37,26 +34,6 @@ if TYPE_CHECKING:
 NEEDED: Final = ("uvicorn", "starlette")
 PAUSE: Final = 0.05  # seconds
 LOOKS: Final = 200  # so 10 s that deliveries may still take when the command has ended
-SEPARATOR: Final = "--"
-
-
-class WithCommand(TyperCommand):
-    """A command whose arguments end at `--`; what follows is another command, as `context.obj`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - the context of whichever click
-        """Split off the other command."""
-        if SEPARATOR in args:
-            place = args.index(SEPARATOR)
-            ctx.obj, args = tuple(args[place + 1 :]), args[:place]
-        elif len(words := [each for each in args if not each.startswith("-")]) > 1:
-            plan = [words[0]] if ":" in words[0] else []  # else the plan is named elsewhere, and this is the command
-            command = shlex.join([*plan, SEPARATOR, *args[args.index(words[len(plan)]) :]])
-            ctx.fail(f"put {SEPARATOR} before the command: hookline dev {command}")
-        return super().parse_args(ctx, args)
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - same
-        """Say so in the usage line."""
-        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,41 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import signal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from typer.core import TyperCommand
 
 from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
+SEPARATOR: Final = "--"
 PATIENCE: Final = 8.0  # seconds that a command has to end after a signal
 NOT_FOUND: Final = 127  # as in a shell
 # When the process that holds the other end of stdin is gone, however it went, the command has to go too.
 _GUARD: Final = 'read -r _ || kill -TERM "$0"'
+
+
+class WithCommand(TyperCommand):
+    """A command whose arguments end at `--`; what follows is another command, as `context.obj`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - the context of whichever click
+        """Split off the other command."""
+        if SEPARATOR in args:
+            place = args.index(SEPARATOR)
+            ctx.obj, args = tuple(args[place + 1 :]), args[:place]
+        elif len(words := [each for each in args if not each.startswith("-")]) > 1:
+            plan = [words[0]] if ":" in words[0] else []  # else the plan is named elsewhere, and this is the command
+            command = shlex.join([*plan, SEPARATOR, *args[args.index(words[len(plan)]) :]])
+            ctx.fail(f"put {SEPARATOR} before the command: hookline dev {command}")
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - same
+        """Say so in the usage line."""
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
 
 
 class CommandNotFound(HooklineError):

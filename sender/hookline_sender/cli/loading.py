@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from hookline_sender.plan import Plan
-from hookline_sender.worker import Worker
 from hookline_shared.errors import HooklineError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
     from types import ModuleType, TracebackType
+
+    from hookline_sender.worker import Worker
 
 VARIABLE: Final = "HOOKLINE_PLAN"
 PROJECT: Final = "pyproject.toml"
@@ -81,7 +82,11 @@ def load(target: Target) -> Plan | Worker:
         sys.path.insert(0, str(target.folder))
     module = _imported(named["module"], target)
     found: object = getattr(module, named["attribute"], None)
-    if isinstance(found, Plan | Worker):
+    if isinstance(found, Plan):
+        return found
+    from hookline_sender.worker import Worker  # noqa: PLC0415 - HTTP clients, which a plan does not need
+
+    if isinstance(found, Worker):
         return found
     what = f"a {type(found).__name__} and not a Plan or a Worker" if found is not None else "not there"
     raise UnusablePlan(

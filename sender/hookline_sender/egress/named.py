@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Literal, get_args
 
-from hookline_sender.egress.httpx_transport import HttpxTransport
 from hookline_sender.errors import InvalidDeployment
 
 if TYPE_CHECKING:
     from hookline_sender.egress.fast import FastTransport
+    from hookline_sender.egress.httpx_transport import HttpxTransport
 
 TransportName = Literal["httpx", "fast"]
 
@@ -19,7 +19,8 @@ def transport_class(name: TransportName) -> type[HttpxTransport | FastTransport]
     if name not in get_args(TransportName):
         raise InvalidDeployment(f'transport={name!r} is neither "httpx" nor "fast"')
     if name == "httpx":
-        return HttpxTransport
+        usual: type[HttpxTransport] = importlib.import_module("hookline_sender.egress.httpx_transport").HttpxTransport
+        return usual
     try:
         found: type[FastTransport] = importlib.import_module("hookline_sender.egress.fast").FastTransport
     except ModuleNotFoundError as missing:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from hookline_sender.egress import AddressPolicy
+from tests.support import HANG
 from tests.support_tls import good, trusting
 from tests.support_zoo import PATIENCE, ROUNDS, TRANSPORTS, each_way, no_descriptor_left, on_loop
 
@@ -60,7 +61,7 @@ async def echoing(secure: bool) -> AsyncIterator[tuple[str, set[asyncio.Transpor
     scheme = "https" if secure else "http"
     try:
         yield f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/", opened
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG):
             while opened:  # noqa: ASYNC110 - a protocol tells nobody
                 await asyncio.sleep(0.001)
     finally:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import product
 
-from tests.support_zoo import PATIENCE, SHORT, Behaviour, Case, Peer, check, every_way, fails, ok
+from tests.support import HANG
+from tests.support_zoo import SHORT, Behaviour, Case, Peer, check, every_way, fails, ok
 
 LINE = b"HTTP/1.1 200 OK\r\n"
 HEAD = LINE + b"content-length: 100\r\n\r\n"
@@ -48,7 +49,7 @@ def silent(peer: Peer) -> None:
 
 def deaf(peer: Peer) -> None:
     """Read nothing until the request has ended over there."""
-    peer.zoo.posted.wait(PATIENCE)
+    peer.zoo.posted.wait(HANG)
     peer.until_left()
 
 
@@ -162,7 +163,7 @@ def idle(act: Behaviour) -> Behaviour:
 
     def behave(peer: Peer) -> None:
         peer.send(ANSWER)
-        peer.zoo.posted.wait(PATIENCE)
+        peer.zoo.posted.wait(HANG)
         act(peer)
 
     return behave

@@ -11,9 +11,9 @@ import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from hookline_sender.egress.tls import default_context
+from tests.support import HANG
 from tests.support_tls import HERE, good, issue, root, serving, trusting
 from tests.support_zoo import (
-    PATIENCE,
     POLITE,
     SHORT,
     Behaviour,
@@ -163,14 +163,14 @@ def answer_below(peer: Peer) -> None:
 def idle(then: Behaviour) -> Behaviour:
     def act(peer: Peer) -> None:
         peer.send(ANSWER)
-        peer.zoo.posted.wait(PATIENCE)
+        peer.zoo.posted.wait(HANG)
         then(peer)
 
     return act
 
 
 def deaf(peer: Peer) -> None:
-    peer.zoo.posted.wait(PATIENCE)
+    peer.zoo.posted.wait(HANG)
     peer.until_left()
 
 
