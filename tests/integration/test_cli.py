@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hookline_sender import Deployment, Plan, Publisher, SigningKey
+from hookline_sender.cli import NEEDED
 from hookline_sender.engine import commands
 from hookline_sender.engine.records import State
 from hookline_sender.engine.store import RedisStore
@@ -219,7 +220,7 @@ def test_the_version_is_shown() -> None:
     assert out.startswith("hookline ")
 
 
-@pytest.mark.parametrize("missing", ["typer", "rich", "httpx", "redis"])
+@pytest.mark.parametrize("missing", NEEDED)
 def test_without_its_extra_the_command_says_which_one_to_install(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; sys.stderr = sys.stdout\n"
     with python("-c", f"{code}from hookline_sender.cli import main; main()") as process:
