@@ -23,7 +23,7 @@ demo: $(VENV)/.base
 
 # Most tests wait for sockets and fsync, so four workers pay also on two cores; more only fight for the disk.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 4 --cov --cov-report=term $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 4 --dist worksteal --cov --cov-report=term $(PYTEST_ARGS)
 
 check: $(VENV)/.check
 	$(BIN)/ruff format --check $(SOURCES)
