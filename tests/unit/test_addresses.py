@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hookline_sender import InvalidDeployment
 from hookline_sender.egress import AddressPolicy
-from hookline_sender.egress.addresses import is_address
+from hookline_sender.egress.addresses import REMEMBERED, is_address
 
 PUBLIC = AddressPolicy()
 EVERYTHING = AddressPolicy(("0.0.0.0/0", "::/0"), unsafe_allow_private_addresses=True, allow_loopback_http=True)
@@ -95,6 +95,14 @@ def test_loopback_is_allowed_by_its_switch(address: str) -> None:
 )
 def test_what_is_no_address_or_has_a_scope_is_not_allowed(text: str) -> None:  # cases: A57
     assert not EVERYTHING.allows(text)
+
+
+def test_verdicts_are_remembered_for_so_many_addresses_and_stay_what_they_were() -> None:
+    policy = AddressPolicy(("10.1.0.0/16",))
+    asked = [f"10.{number % 3}.{number // 256}.{number % 256}" for number in range(3 * REMEMBERED)]
+    for _ in range(2):
+        assert [address for address in asked if policy.allows(address) != address.startswith("10.1.")] == []
+        assert len(policy._judged) <= REMEMBERED
 
 
 @pytest.mark.parametrize("ports", [None, frozenset({22, 443})])

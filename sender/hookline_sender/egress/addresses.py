@@ -59,6 +59,7 @@ OTHER_PROTOCOLS: Final = frozenset(
     }
 )
 _PORTS: Final = range(1, 65_536)
+REMEMBERED: Final = 4096  # addresses whose verdict a policy keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class AddressPolicy:
     ports: frozenset[int] | None = None
     allow_loopback_http: bool = False
     _allowed: tuple[Network, ...] = field(init=False, repr=False, compare=False)
+    _judged: dict[str, bool] = field(init=False, repr=False, compare=False, default_factory=dict[str, bool])
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "allow_addresses", tuple(_checked_texts(self.allow_addresses)))
@@ -93,6 +95,18 @@ class AddressPolicy:
         >>> AddressPolicy().allows("93.184.215.14"), AddressPolicy().allows("::ffff:10.0.0.1")
         (True, False)
         """
+        allowed = self._judged.get(address)
+        if allowed is None:  # tens of microseconds, and each new connection asks
+            if len(self._judged) >= REMEMBERED:
+                self._judged.clear()
+            allowed = self._judged[address] = self._judge(address)
+        return allowed
+
+    def allows_port(self, port: int) -> bool:
+        """Whether a connection may be made to that port."""
+        return port not in OTHER_PROTOCOLS if self.ports is None else port in self.ports
+
+    def _judge(self, address: str) -> bool:
         found = _read(address)
         if found is None:
             return False
@@ -103,10 +117,6 @@ class AddressPolicy:
         if self.unsafe_allow_private_addresses or named:
             return True
         return _is_public(found) or (self.allow_loopback_http and _within(found, _LOOPBACK))
-
-    def allows_port(self, port: int) -> bool:
-        """Whether a connection may be made to that port."""
-        return port not in OTHER_PROTOCOLS if self.ports is None else port in self.ports
 
 
 def is_address(host: str) -> bool:
