@@ -39,8 +39,9 @@ CONCURRENCY: Final = 50
 REQUESTS: Final = 2_000
 DESTINATIONS: Final = (1, 100, 1_000)
 ROUNDS: Final = 3
-SECONDS: Final = 1.0
-"""Length of one measurement beside a flood."""
+PAIRS: Final = 20
+SECONDS: Final = 0.25
+"""Length of one measurement, alone or beside a flood."""
 PATIENCE: Final = 5.0
 """Seconds that a request may take."""
 
@@ -147,16 +148,21 @@ async def cost(way: Way, urls: Sequence[str]) -> tuple[float, float]:
         return (time.process_time() - cpu) / REQUESTS, (time.perf_counter() - started) / REQUESTS
 
 
-async def honest(way: Way, urls: Sequence[str], flood: str) -> tuple[float, float, float, float]:
-    """Requests to `urls` per second and per second of processor time; alone, and beside one at a time to `flood`."""
+async def honest(way: Way, urls: Sequence[str], flood: str) -> list[tuple[float, float, float, float]]:
+    """Requests to `urls` per second and per second of processor time; alone, and beside one at a time to `flood`.
+
+    One row per pair of measurements, which take turns: a machine's pace changes within seconds.
+    """
+    rows: list[tuple[float, float, float, float]] = []
     async with way:
         await drive(way.post, (url for url in urls for _ in range(10)))
-        calm = await _rates(way, urls)
-        flooding = asyncio.create_task(drive(way.post, cycle([flood]), 1))
-        flooded = await _rates(way, urls)
-        flooding.cancel()
-        await asyncio.wait([flooding])
-    return (*calm, *flooded)
+        for _ in range(PAIRS):
+            calm = await _rates(way, urls)
+            flooding = asyncio.create_task(drive(way.post, cycle([flood]), 1))
+            rows.append((*calm, *await _rates(way, urls)))
+            flooding.cancel()
+            await asyncio.wait([flooding])
+    return rows
 
 
 async def _rates(way: Way, urls: Sequence[str]) -> tuple[float, float]:
@@ -235,7 +241,7 @@ def main() -> None:
 
 def besides(made: Callable[[], Way], urls: Sequence[str], flood: str) -> tuple[str, ...]:
     """A table's cells: honest requests per second alone and beside the flood, and the ratio by time and by CPU."""
-    rounds = [run(honest(made(), urls, flood), "uvloop") for _ in range(ROUNDS)]
+    rounds = run(honest(made(), urls, flood), "uvloop")
     calm, _, flooded, _, ratio, cpu_ratio = medians([(*row, row[2] / row[0], row[3] / row[1]) for row in rounds])
     return f"{calm:,.0f}", f"{flooded:,.0f}", f"{ratio:.2f}×", f"{cpu_ratio:.2f}×"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import KW_ONLY, dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from hookline_sender.errors import InvalidDeployment
@@ -119,6 +120,7 @@ class AddressPolicy:
         return _is_public(found) or (self.allow_loopback_http and _within(found, _LOOPBACK))
 
 
+@lru_cache(maxsize=1024)
 def is_address(host: str) -> bool:
     """Whether `host` is an IPv4 or IPv6 address spelled as one (no brackets); a name never is."""
     try:

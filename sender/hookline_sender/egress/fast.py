@@ -37,14 +37,15 @@ class Reading:
     """One answer as it arrives, however it is cut.
 
     answer: from the end of the final head on. is_over: nothing more is to be read; `refused` then says why there is no
-    answer. is_clean: the answer came whole, said nothing against another request, and nothing followed it.
+    answer. is_clean: the answer came whole, said nothing against another request, and nothing followed it. flooded:
+    more came than is read.
     """
 
     def __init__(self) -> None:
         self._parser = HttpResponseParser(self)
         self._fields: list[tuple[bytes, bytes]] = []
         self._interims = self._body_bytes = self.raw_bytes = self.status = 0
-        self._framed = self.is_clean = self.is_over = False
+        self._framed = self.is_clean = self.is_over = self.flooded = False
         self.answer: WireResponse | None = None
         self.refused: FailureKind | None = None
 
@@ -70,6 +71,7 @@ class Reading:
 
     def cut(self, kind: FailureKind) -> None:
         """No more may be read: the answer counts if its head was, else there is a failure of that kind."""
+        self.flooded = kind == "too_large"
         if self.answer is None:
             self.refuse(kind)
         self.is_over = True
@@ -162,6 +164,7 @@ class FastConnection(Link):
         finally:
             timer.cancel()
             self._reading, self.answered = None, reading.raw_bytes > 0
+            progress.flooded = reading.flooded
             reading.close()
             if not self.reusable:
                 self.abort()

@@ -154,6 +154,7 @@ async def _is_clean(connection: HttpxConnection, response: httpcore.Response) ->
 
 def _judged(error: Exception, stream: Stream, progress: Progress) -> WireResponse:
     if isinstance(error, OverBudget):
+        progress.flooded = True
         if progress.answer is not None:
             return progress.answer
         raise progress.failed("too_large") from None

@@ -22,12 +22,16 @@ from hookline_sender.egress.transport import Headers, TransportFailed, WireRespo
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from hookline_sender.egress.urls import Url
 
 MAX_IDLE_CONNECTIONS: Final = 200
 """Over all destinations; an idle TLS connection holds about half a megabyte."""
+FLOOD_PAUSE: Final = 0.05
+"""Seconds that a new connection waits when the destination's last answer was cut at a cap. Such an answer costs what
+ten others do, and without a pause one request at a time can take a sixth of a busy loop."""
+_REMEMBERED: Final = 4096  # destinations that flood
 
 R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)
@@ -68,6 +72,7 @@ class PooledTransport(ABC, Generic[C, R]):
         self._ssl_context = None if ssl_context is None else metered(ssl_context)
         self._guard = Guard(self._policy)
         self._idle = IdleConnections[C](max_idle)
+        self._flooding = set[PoolKey]()
         self._expiry: asyncio.TimerHandle | None = None
         self.repeated = 0
         """Requests that were sent a second time, because their connection had been closed by the server."""
@@ -86,28 +91,25 @@ class PooledTransport(ABC, Generic[C, R]):
         target = target_of(url, self._policy)
         check_headers(headers)
         request, progress = self._request(target, headers, body), Progress(on_sent)
-        key, loop = (destination, target.origin), asyncio.get_running_loop()
-        reused = self._idle.take(key, loop.time())
+        key = (destination, target.origin)
+        reused = self._idle.take(key, asyncio.get_running_loop().time())
         if reused is not None:
             try:
-                answer = await reused.exchange(request, progress, deadline)
+                return await self._exchanged(key, reused, reused.exchange(request, progress, deadline), progress)
             except TransportFailed as failure:
                 # The server closed an idle connection while the request was on its way. Deliveries are at-least-once
                 # with an id, so this one case may be repeated, over a fresh connection (RFC 9110 9.2.2).
                 if failure.kind != "closed" or reused.answered:
                     raise
                 self.repeated += 1
-            else:
-                self._keep(key, reused, loop)
-                return answer
         try:
             async with asyncio.timeout_at(deadline):
+                if key in self._flooding:
+                    await asyncio.sleep(FLOOD_PAUSE)
                 fresh = await self._opened(target)
         except TimeoutError:
             raise progress.failed("timeout", "no connection before the deadline") from None
-        answer = await fresh.exchange(request, progress, deadline)
-        self._keep(key, fresh, loop)
-        return answer
+        return await self._exchanged(key, fresh, fresh.exchange(request, progress, deadline), progress)
 
     async def aclose(self) -> None:
         """Close every idle connection, and those of requests in flight when they end. Safe to call twice."""
@@ -116,10 +118,23 @@ class PooledTransport(ABC, Generic[C, R]):
         if self._expiry is not None:
             self._expiry.cancel()
 
-    def _keep(self, key: PoolKey, connection: C, loop: asyncio.AbstractEventLoop) -> None:
+    async def _exchanged(
+        self, key: PoolKey, connection: C, exchange: Awaitable[WireResponse], progress: Progress
+    ) -> WireResponse:
+        """What an exchange over `connection` gives; keeps that, and in mind whether the destination floods."""
+        try:
+            answer = await exchange
+            self._flooding.discard(key)
+        finally:
+            if progress.flooded:
+                if len(self._flooding) >= _REMEMBERED:
+                    self._flooding.clear()
+                self._flooding.add(key)
+        loop = asyncio.get_running_loop()
         self._idle.put(key, connection, loop.time())
         if self._expiry is None:
             self._expire(loop)
+        return answer
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         """Close what waited too long, and come back when the next one has: one timer over all connections."""

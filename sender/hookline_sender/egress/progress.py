@@ -23,11 +23,15 @@ _TEXTS: Final[dict[FailureKind, str]] = {
 
 @dataclass(slots=True)
 class Progress:
-    """What has left and what has come back. `answer` is set as soon as the head was read."""
+    """What has left and what has come back.
+
+    answer: set as soon as the head was read. flooded: more came than is read of an answer.
+    """
 
     on_sent: Callable[[], None] | None = None
     sent: bool = False
     answer: WireResponse | None = None
+    flooded: bool = False
 
     def sending(self) -> None:
         """Note that a byte of the request may leave now; safe to call for each further one."""
