@@ -28,12 +28,12 @@ def transport(request: pytest.FixtureRequest) -> Iterator[OurTransport]:
 
 
 async def post(used: OurTransport, there: Endpoint, destination: str = "loud", within: float = HANG) -> int | str:
-    """The status, or why there is none; "unsent" when nothing left."""
+    """The status, or why there is none."""
     deadline = asyncio.get_running_loop().time() + within
     try:
         return (await used.post(there.url, [], b"", deadline=deadline, destination=destination)).status
     except TransportFailed as failure:
-        return failure.kind if failure.sent else "unsent"
+        return failure.kind
 
 
 @pytest.mark.parametrize(("flood", "told"), [(BODY, 200), (HEAD, "too_large")], ids=["body", "head"])
@@ -43,9 +43,11 @@ def test_the_next_connection_of_who_floods_waits_and_no_other_one(
     async def go() -> None:
         async with endpoint(flood) as there:
             assert await post(transport, there) == told
-            assert await post(transport, there, within=0.05) == "unsent"
+            waiting = asyncio.ensure_future(post(transport, there))
             assert await post(transport, there, "another") == told
-            assert there.connections == 2
+            assert (there.connections, waiting.done()) == (2, False)
+            waiting.cancel()
+            await asyncio.wait([waiting])
 
     monkeypatch.setattr(pooled, "FLOOD_PAUSE", 2 * HANG)
     run(go())
@@ -66,6 +68,15 @@ def test_the_pause_is_over_in_time_and_forgotten_with_a_whole_answer(
             assert await post(transport, there) == 200
 
     monkeypatch.setattr(pooled, "FLOOD_PAUSE", 0.2)
+    run(go())
+
+
+def test_a_pause_leaves_a_request_half_of_its_time(transport: OurTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go() -> None:
+        async with endpoint(BODY) as there:
+            assert [await post(transport, there, within=2.0) for _ in range(2)] == [200, 200]
+
+    monkeypatch.setattr(pooled, "FLOOD_PAUSE", 2 * HANG)
     run(go())
 
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 MAX_IDLE_CONNECTIONS: Final = 200
 """Over all destinations; an idle TLS connection holds about half a megabyte."""
 FLOOD_PAUSE: Final = 0.05
-"""Seconds that a new connection waits when the destination's last answer was cut at a cap. Such an answer costs what
-ten others do, and without a pause one request at a time can take a sixth of a busy loop."""
+"""Seconds that a new connection waits after an answer of its destination that was cut at a cap, or half of what its
+request has left. Such an answer costs what ten do: without a pause one request at a time can take a sixth of a loop."""
 _REMEMBERED: Final = 4096  # destinations that flood
 
 R = TypeVar("R")
@@ -105,7 +105,7 @@ class PooledTransport(ABC, Generic[C, R]):
         try:
             async with asyncio.timeout_at(deadline):
                 if key in self._flooding:
-                    await asyncio.sleep(FLOOD_PAUSE)
+                    await asyncio.sleep(min(FLOOD_PAUSE, (deadline - asyncio.get_running_loop().time()) / 2))
                 fresh = await self._opened(target)
         except TimeoutError:
             raise progress.failed("timeout", "no connection before the deadline") from None
