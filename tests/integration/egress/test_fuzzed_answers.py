@@ -55,8 +55,8 @@ STRICTER: Final[dict[str, re.Pattern[bytes]]] = {
 # What the fast transport takes and the other does not.
 LOOSER: Final[dict[str, re.Pattern[bytes]]] = {
     "a control character in a reason": re.compile(rb"HTTP/1\.[01] [0-9]{3} [^\r\n]*[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"),
-    "an empty line between answers": re.compile(rb"\r\n\r?\n\r?\n"),
-    "an empty name or value of an extension": re.compile(rb";[;=]|=[;\r]"),
+    "an empty line between answers, or half of one": re.compile(rb"\r\n\r?\n[\r\n]"),
+    "an empty name or value of an extension, or a quote inside one": re.compile(rb";[;=]|=[;\r]|;[^\r]*[^=\r]\""),
     "many leading zeros of a size": re.compile(rb"0{12}"),
 }
 # What the fast transport refuses alone: an answer behind an interim one that says that no other follows.
