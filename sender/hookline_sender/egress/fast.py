@@ -106,14 +106,14 @@ class Reading:
         status = self._parser.get_status_code()
         if self.is_over or self._parser.get_http_version() not in _VERSIONS:
             raise _Stop
+        self.status = 0 if status in _INTERIM else status
+        self._judge_framing()
         if status in _INTERIM:
             self._interims += 1
             if status == 101 or self._interims > MAX_INTERIM:  # noqa: PLR2004 - Switching Protocols
                 raise _Stop
             self._fields.clear()
         else:
-            self.status = status
-            self._judge_framing()
             if status < _INTERIM.start or len(self._fields) > MAX_FIELDS:
                 raise _Stop
             self.answer = WireResponse(status, tuple(self._fields))

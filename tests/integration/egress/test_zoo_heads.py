@@ -187,12 +187,22 @@ LIMITS = [
     Case("endless fields", endless(LINE, b"a: b\r\n"), fails("too_large")),
 ]
 
+
+def interim(fields: bytes) -> bytes:
+    return b"HTTP/1.1 103 X\r\n" + fields + b"\r\n" + LINE + EMPTY
+
+
 ENDED_EARLY = Gap("fast", REFUSED, "llhttp takes nothing after what says that it is the last")
 INTERIM = [
     Case("100 first", b"HTTP/1.1 100 Continue\r\n\r\n" + LINE + EMPTY, ok(kept=True)),
     Case("102 first", b"HTTP/1.1 102 Processing\r\n\r\n" + LINE + EMPTY, ok(kept=True)),
     Case("199 first", b"HTTP/1.1 199 X\r\n\r\n" + LINE + EMPTY, ok(kept=True)),
-    Case("interim answer with a length", b"HTTP/1.1 100 X\r\ncontent-length: 5\r\n\r\n" + LINE + EMPTY, ok(kept=True)),
+    Case("interim answer with a length", interim(b"content-length: 5\r\n"), ok(kept=True)),
+    Case("interim answer with a coding", interim(b"transfer-encoding: chunked\r\n"), ok(kept=True)),
+    Case("interim answer with another coding", interim(b"transfer-encoding: gzip\r\n"), REFUSED),
+    Case("interim answer with two codings", interim(b"transfer-encoding: gzip, chunked\r\n"), REFUSED),
+    Case("interim answer with two lengths", interim(b"content-length: 5\r\ncontent-length: 6\r\n"), REFUSED),
+    Case("interim answer of two framings", interim(b"content-length: 5\r\ntransfer-encoding: chunked\r\n"), REFUSED),
     Case("eight interim answers", EARLY_HINTS * 8 + LINE + EMPTY, ok(kept=True)),
     Case("nine interim answers", EARLY_HINTS * 9 + LINE + EMPTY, REFUSED),
     Case("endless interim answers", endless(b"", EARLY_HINTS), REFUSED),
