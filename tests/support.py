@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 HANG: Final = 100.0
-"""Seconds after which what a test waits for has failed to come. Slowness alone fails nothing."""
+"""Seconds after which what a test waits for has failed to come. Slowness alone should fail nothing."""
 
 http_get = functools.partial(httpx.get, trust_env=False, timeout=HANG)
 http_post = functools.partial(httpx.post, trust_env=False, timeout=HANG)

@@ -140,7 +140,7 @@ async def _work(url: str, namespace: str, way: str = "plain", concurrency: str =
 
 
 def main() -> None:
-    """Work until SIGTERM, two minutes at most."""
+    """Work until SIGTERM, or until every test has given up."""
     run(until_signalled(_work(*sys.argv[1:])))
 
 

@@ -20,10 +20,10 @@ from cryptography.x509.oid import NameOID
 from hookline_sender import DeliveryPolicy
 from hookline_sender.destinations import ResolvedDestination
 from hookline_sender.egress import AddressPolicy, HttpxTransport
+from hookline_sender.egress.idle import MAX_IDLE
 from hookline_sender.engine.records import ClaimedTask
 from hookline_sender.webhook import attempt
 from hookline_shared.keys import SigningKey
-from tests.support import HANG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,8 +58,8 @@ class Endpoint:
     readers: set[asyncio.StreamReader] = field(default_factory=set)
 
     async def is_left(self) -> None:
-        """Return when every peer has closed its connection."""
-        async with asyncio.timeout(HANG):
+        """Return when every peer has closed its connection, before its idle timer would."""
+        async with asyncio.timeout(0.8 * MAX_IDLE):
             while any(not reader.at_eof() and reader.exception() is None for reader in self.readers):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)  # a reader tells nobody that its peer has left
 

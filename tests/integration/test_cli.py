@@ -6,13 +6,15 @@ import asyncio
 import runpy
 import signal
 import threading
+import tomllib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hookline_sender import Deployment, Plan, Publisher, SigningKey
-from hookline_sender.cli import NEEDED
+from hookline_sender.cli import EXTRA, NEEDED
 from hookline_sender.engine import commands
 from hookline_sender.engine.records import State
 from hookline_sender.engine.store import RedisStore
@@ -21,7 +23,6 @@ from tests.support_cli import SHOP, finished, hookline, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from hookline_sender import EventType
 
@@ -218,6 +219,11 @@ def test_the_version_is_shown() -> None:
     status, out, _ = finished("--version")
     assert status == 0
     assert out.startswith("hookline ")
+
+
+def test_the_command_looks_for_all_that_its_extra_installs() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {line.partition(">")[0] for line in project["optional-dependencies"][EXTRA]} == set(NEEDED)
 
 
 @pytest.mark.parametrize("missing", NEEDED)

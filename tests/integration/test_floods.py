@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hookline_sender.egress import AddressPolicy, FastTransport, HttpxTransport, TransportFailed, pooled
+from hookline_sender.egress import AddressPolicy, FastTransport, HttpxTransport, TransportFailed, pauses
 from tests.support import HANG, run
 from tests.support_egress import endpoint, status
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.support_egress import Endpoint
 
 OurTransport = HttpxTransport | FastTransport
+LONG = 10 * HANG
+"""Seconds that no test lives to see the end of."""
 BODY, HEAD = status(200, body=b"x" * 100_000), status(200, f"x-much: {'x' * 20_000}")
 
 
@@ -27,7 +29,12 @@ def transport(request: pytest.FixtureRequest) -> Iterator[OurTransport]:
     run(made.aclose())
 
 
-async def post(used: OurTransport, there: Endpoint, destination: str = "loud", within: float = HANG) -> int | str:
+def for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pauses, "PAUSE", LONG)
+    monkeypatch.setattr(pauses, "LONGEST", LONG)
+
+
+async def post(used: OurTransport, there: Endpoint, destination: str = "loud", within: float = LONG) -> int | str:
     """The status, or why there is none."""
     deadline = asyncio.get_running_loop().time() + within
     try:
@@ -49,34 +56,27 @@ def test_the_next_connection_of_who_floods_waits_and_no_other_one(
             waiting.cancel()
             await asyncio.wait([waiting])
 
-    monkeypatch.setattr(pooled, "FLOOD_PAUSE", 2 * HANG)
+    for_good(monkeypatch)
     run(go())
 
 
-def test_the_pause_is_over_in_time_and_forgotten_with_a_whole_answer(
-    transport: OurTransport, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def answer(writer: asyncio.StreamWriter, number: int) -> None:
-        writer.write(BODY if number == 1 else status(200, "connection: close"))
+def test_the_pause_is_as_long_as_it_says(transport: OurTransport) -> None:
+    async def go() -> float:
+        loop = asyncio.get_running_loop()
+        async with endpoint(BODY) as there:
+            begun = loop.time()
+            assert [await post(transport, there) for _ in range(4)] == [200] * 4
+            return loop.time() - begun
 
-    async def go() -> None:
-        async with endpoint(answer) as there:
-            begun = asyncio.get_running_loop().time()
-            assert [await post(transport, there) for _ in range(2)] == [200, 200]
-            assert asyncio.get_running_loop().time() - begun > 0.2
-            monkeypatch.setattr(pooled, "FLOOD_PAUSE", 2 * HANG)
-            assert await post(transport, there) == 200
-
-    monkeypatch.setattr(pooled, "FLOOD_PAUSE", 0.2)
-    run(go())
+    assert run(go()) > 3 * pauses.PAUSE
 
 
 def test_a_pause_leaves_a_request_half_of_its_time(transport: OurTransport, monkeypatch: pytest.MonkeyPatch) -> None:
     async def go() -> None:
         async with endpoint(BODY) as there:
-            assert [await post(transport, there, within=2.0) for _ in range(2)] == [200, 200]
+            assert [await post(transport, there, within=4.0) for _ in range(2)] == [200, 200]
 
-    monkeypatch.setattr(pooled, "FLOOD_PAUSE", 2 * HANG)
+    for_good(monkeypatch)
     run(go())
 
 
@@ -85,18 +85,5 @@ def test_an_answer_of_the_longest_length_is_no_flood(transport: OurTransport, mo
         async with endpoint(status(200, "connection: close", body=b"x" * 65_536)) as there:
             assert [await post(transport, there) for _ in range(3)] == [200] * 3
 
-    monkeypatch.setattr(pooled, "FLOOD_PAUSE", 2 * HANG)
-    run(go())
-
-
-def test_so_many_destinations_that_flood_are_remembered(
-    transport: OurTransport, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def go() -> None:
-        async with endpoint(BODY) as there:
-            for number in range(7):
-                assert await post(transport, there, f"loud-{number}") == 200
-                assert 0 < len(transport._flooding) <= 3
-
-    monkeypatch.setattr(pooled, "_REMEMBERED", 3)
+    for_good(monkeypatch)
     run(go())

@@ -15,6 +15,7 @@ NEEDED: Final = ("typer", "rich", "httpx", "httpcore", "h11", "idna", "redis")
 def main() -> None:
     """Run the command line of this process. Without the extra it needs, say which one and exit with 1."""
     for package in NEEDED:
-        if importlib.util.find_spec(package) is None:
+        found = importlib.util.find_spec(package)
+        if found is None or found.origin is None:  # a folder of that name is no package
             sys.exit(f"hookline: the command needs {package}, install it with: pip install 'hookline[{EXTRA}]'")
     importlib.import_module("hookline_sender.cli.app").app()

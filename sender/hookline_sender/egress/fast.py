@@ -71,7 +71,7 @@ class Reading:
 
     def cut(self, kind: FailureKind) -> None:
         """No more may be read: the answer counts if its head was, else there is a failure of that kind."""
-        self.flooded = kind == "too_large"
+        self.flooded |= kind == "too_large"
         if self.answer is None:
             self.refuse(kind)
         self.is_over = True

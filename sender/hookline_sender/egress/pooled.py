@@ -1,7 +1,7 @@
 """What every way out over connections of our own has in common, whatever reads and writes on them.
 
-    post ── take an idle connection ──┐
-      └──── resolve, connect, TLS ────┴── exchange ── keep or drop the connection
+    post ── take an idle connection ──────┐
+      └──── pause?, resolve, connect, TLS ┴── exchange ── keep or drop the connection
 
 Pools of HTTP libraries are quadratic in open connections, and a cancelled request can hold its slot in one for ever; so
 connections wait in a small stack per destination, and a request that does not end well takes its connection with it.
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from hookline_sender.egress.addresses import AddressPolicy
 from hookline_sender.egress.guard import Guard, target_of
 from hookline_sender.egress.idle import IdleConnections, Pooled, PoolKey
+from hookline_sender.egress.pauses import Pauses
 from hookline_sender.egress.progress import Progress
 from hookline_sender.egress.tls import default_context, metered, securing
 from hookline_sender.egress.transport import Headers, TransportFailed, WireResponse, check_headers
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
 
 MAX_IDLE_CONNECTIONS: Final = 200
 """Over all destinations; an idle TLS connection holds about half a megabyte."""
-FLOOD_PAUSE: Final = 0.05
-"""Seconds that a new connection waits after an answer of its destination that was cut at a cap, or half of what its
-request has left. Such an answer costs what ten do: without a pause one request at a time can take a sixth of a loop."""
-_REMEMBERED: Final = 4096  # destinations that flood
 
 R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)
@@ -72,7 +69,7 @@ class PooledTransport(ABC, Generic[C, R]):
         self._ssl_context = None if ssl_context is None else metered(ssl_context)
         self._guard = Guard(self._policy)
         self._idle = IdleConnections[C](max_idle)
-        self._flooding = set[PoolKey]()
+        self._pauses = Pauses()
         self._expiry: asyncio.TimerHandle | None = None
         self.repeated = 0
         """Requests that were sent a second time, because their connection had been closed by the server."""
@@ -91,8 +88,8 @@ class PooledTransport(ABC, Generic[C, R]):
         target = target_of(url, self._policy)
         check_headers(headers)
         request, progress = self._request(target, headers, body), Progress(on_sent)
-        key = (destination, target.origin)
-        reused = self._idle.take(key, asyncio.get_running_loop().time())
+        key, loop = (destination, target.origin), asyncio.get_running_loop()
+        reused = self._idle.take(key, loop.time())
         if reused is not None:
             try:
                 return await self._exchanged(key, reused, reused.exchange(request, progress, deadline), progress)
@@ -104,8 +101,8 @@ class PooledTransport(ABC, Generic[C, R]):
                 self.repeated += 1
         try:
             async with asyncio.timeout_at(deadline):
-                if key in self._flooding:
-                    await asyncio.sleep(min(FLOOD_PAUSE, (deadline - asyncio.get_running_loop().time()) / 2))
+                if pause := self._pauses.before(key, loop.time(), deadline):
+                    await asyncio.sleep(pause)
                 fresh = await self._opened(target)
         except TimeoutError:
             raise progress.failed("timeout", "no connection before the deadline") from None
@@ -121,16 +118,13 @@ class PooledTransport(ABC, Generic[C, R]):
     async def _exchanged(
         self, key: PoolKey, connection: C, exchange: Awaitable[WireResponse], progress: Progress
     ) -> WireResponse:
-        """What an exchange over `connection` gives; keeps that, and in mind whether the destination floods."""
+        """What an exchange over `connection` gives; keeps that, and in mind an answer that was cut at a cap."""
+        loop = asyncio.get_running_loop()
         try:
             answer = await exchange
-            self._flooding.discard(key)
         finally:
             if progress.flooded:
-                if len(self._flooding) >= _REMEMBERED:
-                    self._flooding.clear()
-                self._flooding.add(key)
-        loop = asyncio.get_running_loop()
+                self._pauses.cut(key, loop.time())
         self._idle.put(key, connection, loop.time())
         if self._expiry is None:
             self._expire(loop)
