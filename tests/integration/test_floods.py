@@ -87,3 +87,19 @@ def test_an_answer_of_the_longest_length_is_no_flood(transport: OurTransport, mo
 
     for_good(monkeypatch)
     run(go())
+
+
+def test_an_answer_cut_by_its_deadline_is_no_flood(transport: OurTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [status(200, body=b"x" * 5)[:-5], status(200)]
+
+    async def answer(writer: asyncio.StreamWriter, number: int) -> None:
+        writer.write(answers[0])
+
+    async def go() -> None:
+        async with endpoint(answer) as there:
+            assert await post(transport, there, within=0.5) in (200, "timeout")
+            del answers[0]
+            assert await post(transport, there) == 200
+
+    for_good(monkeypatch)
+    run(go())

@@ -38,6 +38,7 @@ def test_connections_follow_one_another_and_none_waits_longer_than_the_longest()
 def test_a_pause_that_is_over_holds_up_nobody() -> None:
     made = cut(LOUD)
     assert [made.before(LOUD, 100.0 + PAUSE, FAR) for _ in range(3)] == [0, 0, 0]
+    assert made._free == {}
 
 
 def test_a_cut_answer_shortens_no_wait_that_others_were_promised() -> None:
