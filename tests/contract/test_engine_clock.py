@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender.engine.records import Dead, Retry, State
-from tests.support import server
+from tests.support import HANG, server
 from tests.support_engine import DAY, ORDERED, POLICY, Engine, Lane, keys_of, plan_of, settlements
 from tests.support_invariants import faults
 
@@ -64,7 +64,7 @@ def test_after_an_outage_every_lease_is_extended_once_and_then_lapses(engine: En
     assert engine.counters()["outages"] == 1
 
 
-@pytest.mark.parametrize(("gap", "outages"), [(LEASE / 2 - 1, 0), (LEASE / 2 + 1, 1)])
+@pytest.mark.parametrize(("gap", "outages"), [(LEASE / 2 - 7, 0), (LEASE / 2 + 1, 1)])
 def test_half_a_lease_without_a_turn_is_an_outage(engine: Engine, gap: float, outages: int) -> None:
     engine.publish("a")
     engine.claim()
@@ -177,8 +177,8 @@ def test_a_turn_tells_how_far_its_time_is_ahead_so_that_receivers_get_a_true_tim
     engine.step(-HOUR)
     engine.publish("b")
     answer = engine.turn(10)
-    assert abs(answer.now_ms - answer.shift_ms - engine.redis_ms()) < 2_000
-    assert HOUR * 1000 - 2_000 < answer.shift_ms <= HOUR * 1000
+    assert abs(answer.now_ms - answer.shift_ms - engine.redis_ms()) < HANG * 1000
+    assert (HOUR - HANG) * 1000 < answer.shift_ms <= HOUR * 1000
 
 
 def test_a_clock_that_goes_back_and_forth_takes_no_lease_from_its_owner(engine: Engine) -> None:
@@ -187,7 +187,7 @@ def test_a_clock_that_goes_back_and_forth_takes_no_lease_from_its_owner(engine: 
     for step in (-HOUR, HOUR, -HOUR / 2, HOUR):
         engine.step(step)
         answer = engine.turn(0, worker="w2")
-        assert abs(answer.now_ms - answer.shift_ms - engine.redis_ms()) < 2_000
+        assert abs(answer.now_ms - answer.shift_ms - engine.redis_ms()) < HANG * 1000
     assert engine.settle(task) == "completed"
 
 
@@ -201,7 +201,7 @@ def test_redis_own_time_is_good_again_when_nothing_waits(engine: Engine) -> None
     engine.turn(0)
     engine.turn(0)
     assert (engine.meta("shift"), engine.meta("now")) == (0, 0)
-    assert abs(engine.turn(0).now_ms - engine.redis_ms()) < 2_000
+    assert abs(engine.turn(0).now_ms - engine.redis_ms()) < HANG * 1000
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from hookline_sender.engine.records import Dead, Redriven, Released, Retry, State
 from hookline_sender.errors import NamespaceFull, NotRedrivable, RedisUnavailable, UnknownDelivery
+from tests.support import HANG
 from tests.support_engine import DAY, OK, ORDERED, POLICY, TRACE, Engine, Lane, keys_of, plan_of, settlements
 
 if TYPE_CHECKING:
@@ -260,9 +261,9 @@ def test_a_redrive_wakes_an_idle_worker(engine: Engine) -> None:
     task = dead_letter(engine)
     with engine.redis.pubsub(ignore_subscribe_messages=True) as channel:
         channel.subscribe(engine.layout.wake)
-        channel.get_message(timeout=1)
+        channel.get_message(timeout=HANG)
         engine.redrive(task)
-        assert channel.get_message(timeout=1) is not None
+        assert channel.get_message(timeout=HANG) is not None
 
 
 def test_what_nobody_knows_is_named_unknown(engine: Engine) -> None:

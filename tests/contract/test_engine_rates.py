@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender.engine.records import Released, State
+from tests.support import HANG
 from tests.support_engine import Engine, Lane, settlements
 
 if TYPE_CHECKING:
@@ -27,10 +28,12 @@ def backlog(engine: Engine, of: Lane, count: int = 40) -> Engine:
 def test_what_a_second_allows_goes_at_once_and_at_least_one(engine: Engine, rate: float, burst: int) -> None:
     backlog(engine, lane(rate))
     assert len(engine.claim(64)) == burst
-    assert engine.claim(64) == ()
+    begun = engine.now_ms
+    more = engine.claim(64)
+    assert len(more) <= rate * (engine.now_ms - begun) / 1000
 
 
-@pytest.mark.parametrize(("rate", "wait"), [(10.0, 100), (0.5, 2000), (3.0, 334)])
+@pytest.mark.parametrize(("rate", "wait"), [(0.1, 10_000), (0.05, 20_000), (0.03, 33_334)])
 def test_the_next_is_scheduled_for_when_there_is_a_token_again(engine: Engine, rate: float, wait: int) -> None:
     backlog(engine, lane(rate))
     engine.claim(64)
@@ -44,21 +47,21 @@ def test_the_next_is_scheduled_for_when_there_is_a_token_again(engine: Engine, r
 
 
 def test_over_time_it_gets_its_rate_and_no_more(engine: Engine) -> None:
-    backlog(engine, lane(2.0, cap=5), 60)
+    backlog(engine, lane(0.2, cap=5), 60)
     claimed, begun = 0, engine.clock_ms()
     for _ in range(80):
         tasks = engine.claim(64)
         claimed += len(tasks)
         engine.turn(0, settlements(tasks))
-        engine.advance(0.25)
-    allowed = 2 + 2 * (engine.clock_ms() - begun) / 1000
+        engine.advance(2.5)
+    allowed = 1 + 0.2 * (engine.clock_ms() - begun) / 1000
     assert allowed - 3 <= claimed <= allowed
 
 
 def test_a_destination_without_tasks_does_not_get_its_first_second_again(engine: Engine) -> None:
     found = 0
     for number in range(10):
-        engine.publish(str(number), lane(0.5))
+        engine.publish(str(number), lane(0.01))
         tasks = engine.claim()
         found += len(tasks)
         engine.turn(0, settlements(tasks))
@@ -77,12 +80,12 @@ def test_a_rate_that_was_used_is_forgotten_when_it_is_whole_again(engine: Engine
 
 
 def test_time_that_goes_backwards_adds_no_tokens_and_takes_none(engine: Engine) -> None:
-    backlog(engine, lane(1.0))
+    backlog(engine, lane(0.1))
     engine.claim(64)
     for _ in range(5):
         engine.step(-1)
         assert engine.claim(64) == ()
-    engine.step(6.01)
+    engine.step(15.01)
     assert len(engine.claim(64)) == 1
 
 
@@ -107,7 +110,7 @@ def test_a_publication_to_a_destination_out_of_tokens_wakes_nobody(engine: Engin
     engine.claim()
     channel = engine.redis.pubsub()
     channel.subscribe(engine.layout.wake)
-    channel.get_message(timeout=5)
+    channel.get_message(timeout=HANG)
     engine.publish("b", lane(0.1))
     assert channel.get_message(timeout=0.05) is None
     channel.close()

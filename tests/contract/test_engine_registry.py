@@ -14,6 +14,7 @@ from hookline_sender import (
 )
 from hookline_sender.engine.records import Retry, State
 from hookline_sender.engine.registry import Changed
+from tests.support import HANG
 
 if TYPE_CHECKING:
     from tests.support_engine import Engine
@@ -195,9 +196,9 @@ def test_resuming_wakes_an_idle_worker_and_pausing_does_not(registry: Registry, 
     (registry.pause if wakes else registry.resume)("acme")
     with registry.engine.redis.pubsub(ignore_subscribe_messages=True) as channel:
         channel.subscribe(registry.layout.wake)
-        channel.get_message(timeout=1)
+        channel.get_message(timeout=HANG)
         getattr(registry, change)("acme")
-        assert (channel.get_message(timeout=1 if wakes else 0.05) is not None) == wakes
+        assert (channel.get_message(timeout=HANG if wakes else 0.05) is not None) == wakes
 
 
 def test_an_attempt_that_runs_when_its_destination_is_paused_goes_on_and_its_retry_waits(registry: Registry) -> None:
