@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hookline_sender.embedded import EmbeddedServer, bundled_server
+from tests.support import HANG
 from tests.support_postgres import PostgresServer
 from tests.support_sql import DRIVERS, POSTGRES, shop_of
 
@@ -49,6 +50,13 @@ def any_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
     leg: str = request.param
     with EmbeddedServer.start(binary=_binary(leg)) as running:
         yield running
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger or queue in Redis waits for its answers for as long as a test does."""
+    monkeypatch.setattr("hookline_receiver.ledger.link.PATIENCE", HANG)
+    monkeypatch.setattr("hookline_receiver.ledger.pipeline.SOCKET_TIMEOUT", HANG)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     Open = Callable[..., contextlib.AbstractAsyncContextManager[Ledger]]
 
+pytestmark = pytest.mark.usefixtures("unhurried")
 LONG, SHORT = 60.0, 0.05
 
 
@@ -238,7 +239,7 @@ def test_a_full_ledger_refuses_new_deliveries_and_keeps_the_old(ledgers: Open) -
 
 def test_a_row_past_its_retention_makes_room(ledgers: Open) -> None:
     async def go() -> None:
-        async with ledgers(max_rows=1, retention=1) as ledger:
+        async with ledgers(max_rows=1, retention=3) as ledger:
             first = entry()
             await ledger.complete(held(await ledger.claim(first, owner(), LONG)), 204)
             assert await ledger.claim(entry(), owner(), LONG) == Full()
@@ -264,7 +265,7 @@ def test_a_claim_outlives_a_retention_shorter_than_its_lease(ledgers: Open) -> N
 
 def test_an_ended_claim_is_kept_for_the_retention_and_not_for_its_lease(ledgers: Open) -> None:
     async def go() -> None:
-        async with ledgers(retention=1, max_rows=2) as ledger:
+        async with ledgers(retention=3, max_rows=2) as ledger:
             await ledger.complete(held(await ledger.claim(entry(), owner(), LONG)), 204)
             await ledger.release(held(await ledger.claim(entry(), owner(), LONG)))
             assert await ledger.claim(entry(), owner(), LONG) == Full()

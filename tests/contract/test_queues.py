@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     Open = Callable[..., contextlib.AbstractAsyncContextManager[Queue]]
 
 NAME = "orders"
+pytestmark = pytest.mark.usefixtures("unhurried")
 LONG, SHORT = 60.0, 0.05
 NOW = (0, b"")
 
@@ -362,7 +363,7 @@ def test_a_redriven_dead_letter_begins_anew_with_the_next_fence(queues: Open) ->
 
 def test_a_redriven_dead_letter_outlives_the_retention_of_the_dead(queues: Open) -> None:
     async def go() -> None:
-        async with queues(dead_retention=1) as queue:
+        async with queues(dead_retention=4) as queue:
             redriven = await ended(queue, Dead("rejected"), delivery("dlv_1"))
             other = await ended(queue, Dead("rejected"), delivery("dlv_2"))
             await queue.redrive(NAME, redriven.key)

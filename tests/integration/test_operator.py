@@ -33,6 +33,7 @@ from tests.support_sender import KEY, Endpoint, Order, deployment_on, environ_of
 if TYPE_CHECKING:
     from hookline_sender import Deployment, Plan
 
+pytestmark = pytest.mark.usefixtures("unhurried")  # its receivers, or they answer 503 and are asked again
 GRANTS = {"publish:*", "cancel:webhook:billing", "recover:webhook:billing"}
 URL = "http://127.0.0.1:2/hooks"
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import secrets
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -131,6 +133,42 @@ def test_an_asserted_ledger_still_refuses_a_replica(namespace: str) -> None:
         run(go(replica))
 
 
+def test_a_server_that_hangs_is_given_up_in_time_and_used_again(namespace: str) -> None:
+    async def go() -> None:
+        with server() as running:
+            async with (ledger := RedisLedger(running.url, namespace=namespace)).opened():
+                await ledger.complete(await claimed(ledger, delivery := entry()), 204)
+                os.kill(running.pid, signal.SIGSTOP)
+                try:
+                    async with asyncio.timeout(HANG):
+                        with pytest.raises(LedgerUnavailable):
+                            await ledger.find(delivery)
+                finally:
+                    os.kill(running.pid, signal.SIGCONT)
+                assert await ledger.find(delivery) == Done(204)
+
+    run(go())
+
+
+def test_a_server_that_hung_finds_no_claims_of_callers_that_left(namespace: str) -> None:
+    async def go() -> None:
+        with server() as running:
+            async with (ledger := RedisLedger(running.url, namespace=namespace)).opened():
+                os.kill(running.pid, signal.SIGSTOP)
+                try:
+                    waiting = (ledger.claim(entry(), owner(), LEASE) for _ in range(1000))
+                    claims = await asyncio.gather(*waiting, return_exceptions=True)
+                finally:
+                    os.kill(running.pid, signal.SIGCONT)
+                assert all(isinstance(claim, LedgerUnavailable) for claim in claims)
+                await claimed(ledger, entry())  # goes out after everything that waited before it
+                with contextlib.closing(untyped_client(running.url)) as client:
+                    rows = client.zcard(f"hookline:{{{namespace}:ledger}}:expiry")
+                assert rows < 500  # what was on its way already
+
+    run(go())
+
+
 STEPS: dict[str, Step] = {
     "claim": lambda ledger, claim: ledger.claim(claim.entry, claim.owner, LEASE),
     "renew": lambda ledger, claim: ledger.renew(claim, LEASE),
@@ -170,6 +208,7 @@ async def cut_short(call: Awaitable[Any], rand: random.Random) -> bool:
     return task.cancelled()
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_a_thousand_cancelled_calls_leave_every_reply_to_its_caller_and_one_connection(
     redis_url: str, namespace: str
 ) -> None:
