@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hookline_receiver.queues.protocol import Queue
     from tests.support_receiver import Order
 
-LEASE = 1.0  # seconds
+LEASE = 3.0  # seconds
 
 
 @contextlib.contextmanager

@@ -18,13 +18,13 @@ from tests.support_receiver import Order, receiver
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-LEASE = 1.0  # seconds
+LEASE = 1.0  # seconds, of receivers of which one is to be killed
 
 
 @contextlib.contextmanager
-def receiving(redis_url: str, namespace: str, book: Path) -> Generator[tuple[str, Any]]:
+def receiving(redis_url: str, namespace: str, book: Path, lease: float = LEASE) -> Generator[tuple[str, Any]]:
     """URL and process of a receiver that notes each handled order and its fence in `book`."""
-    with python("-m", "tests.support_receiving", redis_url, namespace, str(book)) as process:
+    with python("-m", "tests.support_receiving", redis_url, namespace, str(book), str(lease)) as process:
         assert process.stdout is not None
         yield f"http://127.0.0.1:{int(process.stdout.readline())}", process
 
@@ -41,9 +41,9 @@ def note(book: Path, line: str) -> None:
 
 
 def main() -> None:
-    """`python -m tests.support_receiving URL NAMESPACE BOOK`: an order "hold" is never done."""
-    redis_url, namespace, book = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    app = receiver(ledger=RedisLedger(redis_url, namespace=namespace), lease=LEASE, busy_wait=10.0)
+    """`python -m tests.support_receiving URL NAMESPACE BOOK LEASE`: an order "hold" is never done."""
+    redis_url, namespace, book, lease = sys.argv[1], sys.argv[2], Path(sys.argv[3]), float(sys.argv[4])
+    app = receiver(ledger=RedisLedger(redis_url, namespace=namespace), lease=lease, busy_wait=10.0)
 
     @app.on("order.paid", Order)
     async def paid(event: DomainEvent[Order], delivery: Delivery) -> None:

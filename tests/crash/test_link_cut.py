@@ -48,9 +48,9 @@ def test_silent_and_lost_connections_hold_up_workers_and_publishers_for_a_bounde
 ) -> None:
     async def go() -> None:
         async with Proxy(redis_url) as proxy:
-            deployment = crash_deployment(proxy.url, engine.layout.namespace)
-            worker = Worker(crash_plan(), deployment, environ=depot_at(endpoint.url("depot")))
-            async with worker.background(), Publisher(crash_plan(), deployment) as publisher:
+            plan, deployment = crash_plan(timeout=5.0), crash_deployment(proxy.url, engine.layout.namespace)
+            worker = Worker(plan, deployment, environ=depot_at(endpoint.url("depot")))
+            async with worker.background(), Publisher(plan, deployment) as publisher:
                 await publishes_on(publisher, range(5))
                 await all_there(engine, 5)
                 how(proxy)

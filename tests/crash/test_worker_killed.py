@@ -71,7 +71,7 @@ def test_a_task_that_kills_every_worker_ends_as_worker_lost_and_the_others_are_d
     engine: Engine, redis_url: str, endpoint: RawEndpoint
 ) -> None:
     namespace, environ = engine.layout.namespace, depot_at(endpoint.url("depot"))
-    ids = run(publish_parcels(redis_url, namespace, range(10), attempts=3, timeout=0.5))
+    ids = run(publish_parcels(redis_url, namespace, range(10), attempts=3))
     for _ in range(3):  # a supervisor
         with worker_process(redis_url, namespace, environ, "dies", concurrency=1) as worker:
             assert worker.wait(HANG) == -signal.SIGKILL

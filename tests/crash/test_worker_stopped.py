@@ -25,13 +25,13 @@ def test_only_what_never_sent_a_byte_is_given_back_by_a_stopping_worker(
     """Of four attempts one never gets to its first byte, one never past it, two are slow and end within the grace."""
     namespace = engine.layout.namespace
     endpoint.held.add("depot")
-    ids = run(publish_parcels(redis_url, namespace, range(4), timeout=4.0, backoff=60.0, max_backoff=60.0))
+    ids = run(publish_parcels(redis_url, namespace, range(4), timeout=6.0, backoff=60.0, max_backoff=60.0))
     environ = depot_at(endpoint.url("depot")) | {"LEASE": "30"}
     with worker_process(redis_url, namespace, environ, "overruns") as worker:
         assert {next_line(worker), next_line(worker)} == {"sending 0", "sending 1"}
         eventually(lambda: len(endpoint.of("depot")) == 2)
         worker.send_signal(signal.SIGTERM)
-        time.sleep(1.5)  # the grace is the largest timeout and a second
+        time.sleep(0.5)  # the grace is the largest timeout and a second
         endpoint.held.clear()
         assert worker.wait(HANG) == 0
     told = [(each.state, each.code, each.attempts, each.releases) for each in map(engine.inspect, ids)]
@@ -48,7 +48,7 @@ def test_a_task_is_given_back_eight_times_and_the_ninth_costs_an_attempt(  # cas
     engine: Engine, redis_url: str, endpoint: RawEndpoint
 ) -> None:
     namespace = engine.layout.namespace
-    (delivery_id,) = run(publish_parcels(redis_url, namespace, range(1), timeout=0.2, backoff=60.0, max_backoff=60.0))
+    (delivery_id,) = run(publish_parcels(redis_url, namespace, range(1), timeout=1.5, backoff=60.0, max_backoff=60.0))
     environ = depot_at(endpoint.url("depot")) | {"LEASE": "30"}
     for _ in range(RELEASES):
         assert engine.settle(engine.one(), Released()) == "accepted"
@@ -65,7 +65,7 @@ def test_a_stopping_worker_leaves_the_rest_of_the_queue_to_others_at_once(  # ca
 ) -> None:
     namespace = engine.layout.namespace
     endpoint.held.add("stopped")
-    ids = run(publish_parcels(redis_url, namespace, range(22)))
+    ids = run(publish_parcels(redis_url, namespace, range(22), timeout=5.0))
     with worker_process(redis_url, namespace, depot_at(endpoint.url("stopped")), concurrency=2) as stopped:
         eventually(lambda: len(endpoint.of("stopped")) == 2)
         stopped.send_signal(signal.SIGTERM)
