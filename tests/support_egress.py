@@ -148,7 +148,7 @@ async def send(
     url: str,
     *,
     transport: Transport | None = None,
-    timeout: float = 5,  # noqa: ASYNC109 - the attempt's own
+    timeout: float = HANG,  # noqa: ASYNC109 - the attempt's own
     policy: DeliveryPolicy | None = None,
     destination: str = "billing",
     timestamp_ms: int = 1_700_000_000_000,

@@ -67,7 +67,7 @@ class Hold:
 
     async def reached(self) -> None:
         """Wait until the handler is there."""
-        assert await asyncio.to_thread(self.there.wait, 10)
+        assert await asyncio.to_thread(self.there.wait, HANG)
 
     def wait(self) -> None:
         """Stop in a thread."""

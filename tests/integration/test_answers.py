@@ -10,17 +10,17 @@ import pytest
 
 from hookline_sender.egress import AddressPolicy, FastTransport, HttpxTransport, TransportFailed
 from hookline_sender.engine.records import Dead, Delivered, Outcome, Released, Retry
-from tests.support import closed_port, run
+from tests.support import closed_port, in_time, run
 from tests.support_egress import endpoint, reset, send, status
 
 if TYPE_CHECKING:
     from hookline_sender import DeliveryPolicy
 
 
-def outcome_of(answer: bytes, *, policy: DeliveryPolicy | None = None, timeout: float = 5) -> Outcome:
+def outcome_of(answer: bytes, *, policy: DeliveryPolicy | None = None) -> Outcome:
     async def go() -> Outcome:
         async with endpoint(answer) as there:
-            return await send(there.url, policy=policy, timeout=timeout)
+            return await send(there.url, policy=policy)
 
     return run(go())
 
@@ -60,11 +60,11 @@ def test_an_endless_body_ends_at_the_deadline_and_the_status_decides(code: int, 
             await writer.drain()
             await asyncio.sleep(0.02)
 
-    async def go() -> Outcome:
+    async def go(seconds: float) -> Outcome:
         async with endpoint(endless) as there:
-            return await send(there.url, timeout=0.3)
+            return await send(there.url, timeout=seconds)
 
-    outcome = run(go())
+    outcome = in_time(lambda seconds: run(go(seconds)), lambda found: isinstance(found, kind), 0.3)
     assert isinstance(outcome, kind)
     assert not isinstance(outcome, Released)
     assert outcome.duration_ms >= 290

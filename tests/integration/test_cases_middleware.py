@@ -136,7 +136,7 @@ def test_background_work_neither_delays_the_answer_nor_stops_with_the_client() -
     free, done = threading.Event(), threading.Event()
 
     async def later() -> None:
-        await asyncio.to_thread(free.wait, 10)
+        await asyncio.to_thread(free.wait, HANG)
         done.set()
 
     async def accepted(request: Request) -> Response:

@@ -10,17 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
 from hookline_receiver.body import BufferCap
-from tests.support import HANG, eventually, http_post, serve
+from tests.support import HANG, eventually, http_post, http_request, serve
 from tests.support_receiver import Ledger, handled_by, nothing, signed
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
+
+    import httpx
 
 both_parsers = pytest.mark.parametrize("http", ["h11", "httptools"])
 Head = list[tuple[bytes, bytes]]
@@ -74,7 +75,7 @@ def test_a_probe_is_405_with_what_is_allowed_and_never_a_delivery(http: str, met
     headers, body = signed()
     probe = {"WebHook-Request-Origin": "provider.example", **{name.decode(): text.decode() for name, text in headers}}
     with serve(made, http=http) as url:
-        answer = httpx.request(method, url, headers=probe, content=body, trust_env=False)
+        answer = http_request(method, url, headers=probe, content=body)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     assert ledger.asked == []
 
@@ -137,7 +138,7 @@ def test_a_dripping_body_ends_at_the_deadline_and_frees_its_room(http: str) -> N
 
 def test_dripping_bodies_fill_the_cap_and_not_the_memory() -> None:  # cases: C13
     cap = BufferCap(100_000)
-    made = handled_by(nothing, body_deadline=1.0, buffer_cap=cap)
+    made = handled_by(nothing, body_deadline=3.0, buffer_cap=cap)
     head = head_of([*signed()[0], (b"Content-Length", b"60000")])
     with serve(made) as url, connected(url) as first, connected(url) as second:
         push(first, [head, b"x" * 59_999])
@@ -203,7 +204,7 @@ def test_a_slash_too_many_is_a_redirect_that_the_documented_route_can_switch_off
 @both_parsers
 def test_sixty_four_handlers_in_threads_do_not_hold_up_a_refusal(http: str) -> None:
     free = threading.Event()
-    made = handled_by(lambda event: free.wait(HANG), busy_wait=0.05)
+    made = handled_by(lambda event: free.wait(HANG), busy_wait=0.05, handler_deadline=HANG)
     with serve(made, http=http) as url, ThreadPoolExecutor(64) as threads:
         waiting = [threads.submit(post, url, delivery_id=f"dlv_{n}") for n in range(64)]
         try:

@@ -8,11 +8,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 
 from hookline_sender import SigningKey, Worker
-from tests.support import run, serve
+from tests.support import http_request, run, serve
 from tests.support_customers import KEK, accepted
 from tests.support_sender import Endpoint
 
@@ -48,7 +47,7 @@ class Browser:
 
     def __call__(self, method: str, path: str, expected: int, **options: Any) -> Any:
         headers = {"x-customer": self._name}
-        response = httpx.request(method, self._url + path, headers=headers, trust_env=False, **options)
+        response = http_request(method, self._url + path, headers=headers, **options)
         assert response.status_code == expected, response.text
         return response.json() if response.content else None
 

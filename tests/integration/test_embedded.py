@@ -14,7 +14,7 @@ import redis
 
 from hookline_sender.embedded import URL_VARIABLE, EmbeddedServer, bundled_server, find_server
 from hookline_shared.errors import HooklineError
-from tests.support import eventually, python, server
+from tests.support import HANG, eventually, python, server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +120,7 @@ def test_the_server_dies_with_its_parent(number: signal.Signals) -> None:
     with python("-c", CHILD) as parent, socket.socket(socket.AF_UNIX) as connection:
         assert parent.stdout is not None
         address = socket_of(parent.stdout.readline())
-        connection.settimeout(10)
+        connection.settimeout(HANG)
         connection.connect(str(address))
         connection.sendall(b"PING\r\n")
         assert connection.recv(16) == b"+PONG\r\n"

@@ -10,13 +10,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 from sqlalchemy import create_engine
 
 from hookline_receiver.testing import AsyncDeliveryClient, DeliveryClient, sign_request
 from hookline_sender import SigningKey, Worker
-from tests.support import HANG, http_get, http_post, python, run, serve
+from tests.support import HANG, http_get, http_post, http_request, python, run, serve
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -94,9 +93,7 @@ def test_the_documented_path_never_answers_a_redirect(app: str) -> None:
     headers, content = sign_request("order.paid", body, key=KEY)
     with serve(getattr(load("receiver_app"), app)) as url:
         statuses = {
-            method: httpx.request(
-                method, f"{url}/hooks/shop", headers=headers, content=content, trust_env=False
-            ).status_code
+            method: http_request(method, f"{url}/hooks/shop", headers=headers, content=content).status_code
             for method in ("POST", "GET", "PUT")
         }
     assert statuses == {"POST": 204, "GET": 405, "PUT": 405}
@@ -193,6 +190,10 @@ is the cloud's metadata failed unsafe_address, tried 2 times
 
 @pytest.mark.parametrize("transport", ["httpx", "fast"])
 def test_a_zoo_of_endpoints_ends_alike_over_both_transports(transport: str) -> None:
-    with python(str(EXAMPLES / "hostile_endpoints.py"), transport) as zoo:
-        said, _ = zoo.communicate(timeout=HANG)
-    assert (zoo.returncode, re.sub(" +", " ", said.replace("tried", ", tried")).replace(" ,", ",")) == (0, ZOO[1:])
+    def told() -> tuple[int, str]:
+        with python(str(EXAMPLES / "hostile_endpoints.py"), transport) as zoo:
+            said, _ = zoo.communicate(timeout=HANG)
+        return zoo.returncode, re.sub(" +", " ", said.replace("tried", ", tried")).replace(" ,", ",")
+
+    # Each attempt has a second, and the machine may stand still for longer.
+    assert (0, ZOO[1:]) in (told() for _ in range(3))

@@ -125,7 +125,7 @@ def test_a_response_streams_through_once_it_is_recorded() -> None:  # cases: C02
     headers, body = signed()
     with (
         serve(app_of(streaming, receiver(ledger=ledger))) as url,
-        httpx.stream("POST", url + PATH, headers=headers, content=body, trust_env=False) as answer,
+        httpx.stream("POST", url + PATH, headers=headers, content=body, trust_env=False, timeout=HANG) as answer,
     ):
         arriving = answer.iter_raw()
         assert next(arriving) == b"first"
@@ -151,7 +151,7 @@ def test_background_work_runs_after_the_answer_even_when_the_client_is_gone() ->
     answered, done = threading.Event(), threading.Event()
 
     async def later() -> None:
-        await asyncio.to_thread(answered.wait, 10)
+        await asyncio.to_thread(answered.wait, HANG)
         done.set()
 
     async def accepted(request: Request) -> Response:
@@ -169,7 +169,7 @@ def test_a_client_that_leaves_does_not_stop_the_endpoint() -> None:
     async def slow(request: Request) -> Response:
         calls.append(1)
         begun.set()
-        await asyncio.to_thread(free.wait, 10)
+        await asyncio.to_thread(free.wait, HANG)
         return Response(status_code=204)
 
     headers, body = signed(delivery_id="dlv_1", event_id="evt_1")
@@ -214,7 +214,7 @@ def test_32_copies_at_once_run_the_endpoint_once() -> None:
         await asyncio.sleep(0.05)
         return Response(status_code=204)
 
-    with serve(app_of(slow)) as url, ThreadPoolExecutor(32) as threads:
+    with serve(app_of(slow, receiver(busy_wait=HANG))) as url, ThreadPoolExecutor(32) as threads:
         answers = list(threads.map(lambda _: post(url), range(32)))
     assert [answer.status_code for answer in answers] == [204] * 32
     assert sum("x-axiom-replayed" in answer.headers for answer in answers) == 31

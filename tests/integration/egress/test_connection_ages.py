@@ -10,6 +10,7 @@ import uvloop
 
 from hookline_sender.egress import AddressPolicy
 from hookline_sender.egress.idle import MAX_IDLE
+from tests.support import HANG
 from tests.support_egress import endpoint, status
 from tests.support_zoo import TRANSPORTS
 
@@ -36,7 +37,7 @@ def connections(kind: type[AsyncioAhead | UvloopAhead], transport: str, *waits: 
         async with endpoint(status(200)) as there:
             for wait in waits:
                 loop.ahead += wait
-                answer = await used.post(there.url, [], b"", deadline=loop.time() + 5, destination="d")
+                answer = await used.post(there.url, [], b"", deadline=loop.time() + HANG, destination="d")
                 assert answer.status == 200
             await used.aclose()
             await there.is_left()
@@ -51,8 +52,8 @@ def connections(kind: type[AsyncioAhead | UvloopAhead], transport: str, *waits: 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(
     ("waits", "expected"),
-    [((0, 29), 1), ((0, 31), 2), ((0, 29, 29, 29), 1), ((0, 29, 29, 29, 4), 2)],
-    ids=["idle for 29 s", "idle for 31 s", "open for 87 s", "open for 91 s"],
+    [((0, 26), 1), ((0, 31), 2), ((0, 26, 26, 26), 1), ((0, 26, 26, 26, 13), 2)],
+    ids=["idle for 26 s", "idle for 31 s", "open for 78 s", "open for 91 s"],
 )
 def test_a_connection_is_used_again_within_30_s_and_until_it_is_90_s_old(
     kind: type[AsyncioAhead | UvloopAhead], transport: str, waits: tuple[float, ...], expected: int
@@ -65,7 +66,7 @@ def test_a_connection_is_given_back_after_30_s_without_a_further_request(transpo
     async def go() -> None:
         used = TRANSPORTS[transport](AddressPolicy(allow_loopback_http=True))
         async with endpoint(status(200)) as there:
-            await used.post(there.url, [], b"", deadline=loop.time() + 5, destination="d")
+            await used.post(there.url, [], b"", deadline=loop.time() + HANG, destination="d")
             loop.ahead += MAX_IDLE
             await there.is_left()
             assert all(reader.at_eof() for reader in there.readers)
