@@ -83,7 +83,7 @@ class Storm:
         assert not answer.duplicate
 
     async def turn(self, slots: int, ended: list[Settlement]) -> TurnAnswer:
-        asked = self.engine.asking(slots, ended, worker=os.urandom(4).hex())
+        asked = self.engine.asking(slots, ended, worker=os.urandom(4).hex(), lease_ms=600_000)
         answer = await self.store.run(commands.turn(self.store.layout, self.engine.plan.fingerprint, asked))
         assert isinstance(answer, TurnAnswer)
         assert len(answer.settled) == len(ended)

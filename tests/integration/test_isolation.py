@@ -24,7 +24,7 @@ def test_twenty_hanging_destinations_hold_no_healthy_ones_delivery_up(  # cases:
         order_paid = plan.event("order.paid", Order)
         names = [f"hangs{n}" for n in range(HANGING)], [f"well{n}" for n in range(HEALTHY)]
         for name in (*names[0], *names[1]):
-            plan.webhook(name, order_paid, concurrency=10, policy=impatient(timeout=20.0))
+            plan.webhook(name, order_paid, concurrency=10, policy=impatient(timeout=30.0))
         async with AsyncExitStack() as stack:
             hanging, healthy = [await stack.enter_async_context(Endpoint()) for _ in range(2)]
             hanging.gate.clear()
@@ -77,7 +77,7 @@ def test_a_tenant_sees_that_its_destination_fails_and_what_waits(redis_url: str,
             assert (standing.open, standing.breaker, standing.slow) == (3, "open", False)
             assert standing.failures == 3
             assert standing.held_until_ms is not None
-            assert 599_000 <= standing.held_until_ms - standing.now_ms <= 600_000
+            assert 500_000 < standing.held_until_ms - standing.now_ms <= 600_000
             assert (await opened.destinations.get("acme")).max_backlog == 3
 
     run(go())

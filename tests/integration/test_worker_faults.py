@@ -35,10 +35,11 @@ from tests.support_sender import (
 if TYPE_CHECKING:
     from hookline_sender.embedded import EmbeddedServer
 
-PLAN, ORDER_PAID = shop("billing", policy=impatient(timeout=1.0))
+PLAN, ORDER_PAID = shop("billing")
+BRIEF, ORDER_SENT = shop("billing", policy=impatient(timeout=3.0))
 
 
-@pytest.mark.parametrize("away", [0.0, 4.0])  # seconds; a lease takes 3
+@pytest.mark.parametrize("away", [0.0, 6.0])  # seconds; a lease takes 5
 def test_an_outcome_that_redis_was_not_there_to_hear_is_said_when_it_is_back(  # cases: A14 A44
     namespace: str, away: float
 ) -> None:
@@ -46,16 +47,16 @@ def test_an_outcome_that_redis_was_not_there_to_hear_is_said_when_it_is_back(  #
         deployment = deployment_on(redis.url, namespace, lease=1.0)
         async with Endpoint() as billing:
             environ = environ_of(billing=billing.url)
-            workers = [Worker(PLAN, deployment, environ=environ) for _ in range(2)]
+            workers = [Worker(BRIEF, deployment, environ=environ) for _ in range(2)]
             async with workers[0].background(), workers[1].background():
                 billing.gate.clear()
                 await widened(deployment, "billing")
-                ids = await publish(PLAN, deployment, ORDER_PAID, *range(5))
+                ids = await publish(BRIEF, deployment, ORDER_SENT, *range(5))
                 await billing.received(5)
                 redis.kill()
                 billing.gate.set()
                 await asyncio.sleep(away)  # this long an outage
-                redis.restart()
+                await asyncio.to_thread(redis.restart)
                 for delivery_id in ids:
                     await reached(deployment, delivery_id, State.COMPLETED)
             assert len(billing.requests) == 5
@@ -75,8 +76,8 @@ def test_a_worker_whose_own_clock_is_wrong_is_neither_early_nor_late(  # cases: 
 
     async def go() -> tuple[float, Endpoint]:
         async with Publisher(PLAN, deployment) as publisher:
-            await publisher.publish(ORDER_PAID, Order(order_id="1"), id="1", delay=1.0)
             begun = right()
+            await publisher.publish(ORDER_PAID, Order(order_id="1"), id="1", delay=1.0)
         monkeypatch.setattr(time, "time", lambda: right() + off)
         async with (
             Endpoint() as billing,
@@ -138,7 +139,7 @@ def test_an_emptied_server_is_worked_on_again_once_somebody_binds_the_plan(names
 
 
 def test_a_destination_that_hangs_does_not_hold_up_another(redis_url: str, namespace: str) -> None:  # cases: A20
-    plan, order_paid = shop("hangs", "works", policy=impatient(timeout=20.0))
+    plan, order_paid = shop("hangs", "works", policy=impatient(timeout=30.0))
     deployment = deployment_on(redis_url, namespace)
 
     async def go() -> float:
@@ -152,7 +153,7 @@ def test_a_destination_that_hangs_does_not_hold_up_another(redis_url: str, names
                 hangs.gate.set()  # or the worker would wait for its attempts
                 return time.monotonic() - begun
 
-    assert run(go()) < 10
+    assert run(go()) < 25
 
 
 def test_an_envelope_that_somebody_wrote_over_is_a_dead_letter_and_stops_nothing(
