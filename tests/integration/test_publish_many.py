@@ -97,7 +97,7 @@ def test_round_trips_hold_at_most_64_calls(redis_url: str, namespace: str, outco
             reads.append(untyped.info("stats")["total_reads_processed"])
 
         outcomes(deployment_on(own.url, namespace), [order(0)], [order(n) for n in range(128)], between=between)
-    assert 2 <= reads[1] - reads[0] <= 12
+    assert 2 <= reads[1] - reads[0] <= 40
 
 
 @BOTH

@@ -21,6 +21,7 @@ from hookline_sender.errors import IdentityConflict, RedisUnavailable, UnknownDe
 from hookline_shared.errors import HooklineError
 from tests.support import HANG, eventually, python, run, server
 from tests.support_engine import OK, Engine, Lane, settlements, untyped_client
+from tests.support_receiver import asking, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -329,6 +330,8 @@ def test_a_waiting_worker_is_woken_by_a_publication(builder: Engine, any_server:
     async def go() -> float:
         async with opened(builder, any_server.url) as store:
             await store.wait_wake(0.2)  # subscribes
+            channel = store.layout.wake
+            await until(asking(lambda: builder.redis.pubsub_numsub(channel)[0][1]), bool)
             begun = time.monotonic()
             waiting = asyncio.create_task(store.wait_wake(20))
             await store.run(publish(builder, "a"))

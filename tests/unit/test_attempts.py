@@ -114,7 +114,7 @@ def test_an_attempt_has_its_timeout_and_is_delivered() -> None:
         now = time.monotonic()
         outcome = await attempts_over(transport).make(claim(now))
         assert isinstance(outcome, Delivered)
-        assert transport.deadlines[0] == pytest.approx(now + 10.0, abs=0.5)
+        assert now + 10.0 <= transport.deadlines[0] <= time.monotonic() + 10.0
 
     run(go())
 
@@ -196,7 +196,7 @@ def test_an_attempt_that_was_held_up_after_it_began_still_ends_within_the_belief
     async def go() -> None:
         transport = Transport(lambda on_sent: on_sent())
         slow = replace(attempts_over(transport), environ=SlowlyRead(environ_of(billing="http://127.0.0.1:2/")))
-        held = claim(time.monotonic(), timeout=1.0, believed=1.1)
+        held = claim(time.monotonic(), timeout=10.0, believed=10.1)
         await slow.make(held)
         assert transport.deadlines[0] <= held.believed_until
 

@@ -20,7 +20,7 @@ from hookline_receiver import (
     verify,
 )
 from hookline_receiver.middleware import spells
-from tests.support import run
+from tests.support import HANG, run
 from tests.support_middleware import PATH, Endpoint, behind, sent
 from tests.support_receiver import (
     KEY,
@@ -223,7 +223,7 @@ def test_copies_at_once_run_the_endpoint_once() -> None:
         return 202
 
     async def go() -> list[Reply]:
-        app = behind(endpoint)
+        app = behind(endpoint, busy_wait=HANG)
         return await asyncio.gather(*(sent(app) for _ in range(32)))
 
     endpoint = Endpoint(act=slow)

@@ -141,12 +141,25 @@ def test_a_handler_past_its_deadline_is_stopped_and_run_again() -> None:
     assert ended(accepting(paid), handler_deadline=0.01) == ("done", 2, "overdue")
 
 
+class Renewed(MemoryQueue):
+    """A queue that counts how often a lease was renewed."""
+
+    renewed = 0
+
+    async def renew(self, *arguments: Any) -> bool:
+        self.renewed += 1
+        return await super().renew(*arguments)
+
+
 def test_a_thread_past_its_deadline_keeps_its_delivery_until_it_ends_and_is_then_done() -> None:
     async def go() -> Depth:
         await deliver(app)
         async with processor.background():
             await until(asking(lambda: begun), bool)
-            await asyncio.sleep(STOP_GRACE + 0.4)  # several leases, and until it is given up as overdue
+            await asyncio.sleep(STOP_GRACE + 0.1)  # it is given up as overdue
+            for _ in range(9):  # three leases
+                before, clock.now = stored.renewed, clock.now + 0.1
+                await until(asking(lambda: stored.renewed), before.__lt__)
             proceed.set()
             return await until(processor.depth, lambda depth: depth.open == 0)
 
@@ -154,9 +167,10 @@ def test_a_thread_past_its_deadline_keeps_its_delivery_until_it_ends_and_is_then
         begun.append(1)
         proceed.wait(HANG)
 
-    begun, proceed = list[int](), threading.Event()
-    app = accepting(paid)
-    processor = processor_of(app, handler_deadline=0.01, lease=0.3)  # less, and a busy machine forgets to renew
+    begun, proceed, clock = list[int](), threading.Event(), Clock()
+    stored = Renewed(allow_volatile=True, clock=clock)
+    app = accepting(paid, queue=stored)
+    processor = processor_of(app, handler_deadline=0.01, lease=0.3)
     run(go())
     assert (begun, processor.counters["handled"]) == ([1], 1)
 

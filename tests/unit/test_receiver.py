@@ -21,7 +21,7 @@ from hookline_receiver import (
     SigningKey,
 )
 from hookline_shared.errors import InvalidSigningKey
-from tests.support import run
+from tests.support import HANG, run
 from tests.support_receiver import (
     KEY,
     NOW_MS,
@@ -123,7 +123,7 @@ def test_of_32_copies_at_once_the_handler_runs_one() -> None:  # cases: E17
         request = signed()
         return await asyncio.gather(*(call(app, *request) for _ in range(32)))
 
-    app = handled_by(paid)
+    app = handled_by(paid, busy_wait=HANG)
     assert {reply.status for reply in run(go())} == {204}
     assert len(ran) == 1
 
