@@ -180,8 +180,10 @@ STEPS: dict[str, Step] = {
 
 @pytest.mark.parametrize(("step", "late"), [*((step, False) for step in STEPS), ("complete", True)])
 def test_a_step_whose_reply_does_not_come_is_sent_again_and_answered_alike(
-    step: str, *, late: bool, redis_url: str, namespace: str
+    step: str, *, late: bool, redis_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("hookline_receiver.ledger.link.PATIENCE", HANG)  # of all tries; each has its second
+
     async def go() -> None:
         async with proxied(redis_url, namespace) as (ledger, proxy):
             claim, take = await claimed(ledger, entry()), STEPS[step]
