@@ -54,7 +54,9 @@ def any_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ledger or queue in Redis waits for its answers for as long as a test does."""
+    """A ledger or queue waits for a connection, and one in Redis for its answers, for as long as a test does."""
+    monkeypatch.setattr("hookline_receiver.transacting.CONNECT_PATIENCE", HANG)
+    monkeypatch.setattr("hookline_receiver.ledger.driven.SHARE_PATIENCE", HANG)
     monkeypatch.setattr("hookline_receiver.ledger.link.PATIENCE", HANG)
     monkeypatch.setattr("hookline_receiver.ledger.pipeline.SOCKET_TIMEOUT", HANG)
 

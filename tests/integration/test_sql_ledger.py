@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from tests.support_sql import Shop
 
+pytestmark = pytest.mark.usefixtures("unhurried")
 OTHER = signed(b'{"type":"order.paid","data":{"id":"o_2"}}', delivery_id="dlv_1")
 
 
