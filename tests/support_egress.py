@@ -24,6 +24,7 @@ from hookline_sender.egress.idle import MAX_IDLE
 from hookline_sender.engine.records import ClaimedTask
 from hookline_sender.webhook import attempt
 from hookline_shared.keys import SigningKey
+from tests.support import HANG
 
 if TYPE_CHECKING:
     from pathlib import Path
