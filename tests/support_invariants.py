@@ -201,13 +201,17 @@ class Namespace:
         held = Held.of(fields)
         binding, flight = fields[b"b"].decode(), int(fields[b"f"])
         at = {kind: self.dump.get(f"{kind}:{binding}", {}).get(lane.encode()) for kind in ("ready", "busy", "slow")}
-        blocked = flight >= held.most or fields.get(b"p", b"0") != b"0" or fields.get(b"g") == b"1"
-        due = None if blocked else self._due(lane, ordered=fields[b"m"] == b"1")
+        stopped, ordered = fields.get(b"p", b"0") != b"0" or fields.get(b"g") == b"1", fields[b"m"] == b"1"
+        work = None if stopped else self._due(lane, ordered=ordered)
+        due = work if flight < held.most else None
+        # An eager turn goes by the cap alone. What it leaves where others find it costs them a look.
+        found = due if ordered or b"h" in fields or flight >= held.cap else work
         expected = at.pop("slow" if held.slow else "busy" if flight else "ready")
         # A registered destination's limit may be lowered under what is in flight.
         if flight > held.cap and b"r" not in fields:
             return [f"lane {lane} has {flight} in flight and may have {held.cap}"]
-        if any(other is not None for other in at.values()) or (expected is None) != (due is None):
+        misplaced = due is not None if expected is None else found is None
+        if misplaced or any(other is not None for other in at.values()):
             return [f"lane {lane}: {flight} in flight, {held}, work due {due}, found at {expected}, and {at}"]
         # It may be looked at too early, which costs a look; too late would hold work back.
         if due is not None and expected > max(due, held.until, self.now_ms + self.ahead_ms):
