@@ -27,8 +27,8 @@ LEGS: dict[str, Callable[[], str | None]] = {
     "valkey": bundled_server,  # 9, from its wheel
 }
 
-# A deadline or a generation speed measures the machine. The same examples in every run, so that green stays green; new ones
-# are looked for by `pytest --hypothesis-profile searching`.
+# A deadline or a generation speed measures the machine. The same examples in every run, so that green stays green.
+# For new ones: `pytest --hypothesis-profile searching`.
 settings.register_profile("searching", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repeatable", settings.get_profile("searching"), derandomize=True)
 settings.load_profile("repeatable")
