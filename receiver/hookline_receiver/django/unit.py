@@ -60,11 +60,11 @@ def check(connection: BaseDatabaseWrapper) -> None:
     if connection.vendor not in VENDORS:
         message = f"a DjangoLedger works with {' and '.join(VENDORS)}, not with {connection.vendor}"
         raise InvalidReceiver(message)
+    if connection.settings_dict["NAME"] == ":memory:":  # before it is connected to: Django never closes one
+        message = "this SQLite database is another one in each thread: give settings.DATABASES a file as its NAME"
+        raise InvalidReceiver(message)
     if not connection.get_autocommit():
         message = "the database has AUTOCOMMIT=False: a DjangoLedger begins and ends transactions as Django does"
-        raise InvalidReceiver(message)
-    if connection.settings_dict["NAME"] == ":memory:":
-        message = "this SQLite database is another one in each thread: give settings.DATABASES a file as its NAME"
         raise InvalidReceiver(message)
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT 1 FROM {TABLE} WHERE 1 = 0")  # noqa: S608
